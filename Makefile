@@ -1,0 +1,41 @@
+# Two commands do everything, each making its own .venv from pinned versions:
+#   make demo    the main job, on the CPU        make test    lint, types and all tests
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test test-slow format pictures bench clean
+
+demo: .venv/base
+	$(BIN)/statewise play Point-Hazard-8 --policy random --seconds 10 --video out/demo.mp4
+
+test: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
+
+test-slow: .venv/dev
+	$(BIN)/pytest -m slow
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+pictures: .venv/base
+	$(BIN)/python docs/make_pictures.py
+
+bench: .venv/base
+	$(BIN)/python benchmarks/environment.py
+
+.venv/base: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	touch $@
+
+.venv/dev: .venv/base
+	$(PIP) --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv out

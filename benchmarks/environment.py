@@ -1,0 +1,103 @@
+"""Speed and memory of the environments, as shares of the bare physics measured in the same run.
+
+    python benchmarks/environment.py [--suites ...] [--worlds 256] [--seconds 4]
+
+Bare physics is `mujoco.batch.Batch.step(nstep=10)` on the same model with the same worlds, threads
+and controls. Both are timed in alternating slices, so that noise of the machine hits both.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco.batch
+import torch
+import tyro
+
+import statewise
+
+SUITES = ("Point-Hazard-8", "Point-Pillar-8", "Swimmer-Hazard-8", "Drone-3DHazard-8",
+          "Walker-Hazard-8", "Ant-Hazard-8", "Arm3-Hazard-8", "Humanoid-Hazard-8")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Args:
+    suites: tuple[str, ...] = SUITES
+    worlds: int = 256
+    seconds: float = 4.0
+    """Measured time for each of the two."""
+
+
+def main(args: Args) -> None:
+    print(f"{args.worlds} worlds, {torch.get_num_threads()} threads, mujoco {mujoco.__version__}, "
+          f"torch {torch.__version__}")  # fmt: skip
+    print(f"\n{'suite':20} {'build s':>8} {'bare steps/s':>13} {'env steps/s':>12} {'share':>6}")
+    for suite in args.suites:
+        build, bare, env = measure(suite, args.worlds, args.seconds)
+        print(f"{suite:20} {build:8.2f} {bare:13,.0f} {env:12,.0f} {env / bare:6.2f}")
+    print(
+        f"\nimport statewise: {import_seconds():.2f} s (torch alone: {import_seconds('torch'):.2f} s)"
+    )
+    print(f"peak memory, Point-Hazard-8 with 1024 worlds: {peak_memory():.0f} MiB")
+
+
+def measure(suite: str, worlds: int, seconds: float) -> tuple[float, float, float]:
+    """Seconds to build, bare physics steps/s, environment steps/s."""
+    start = time.perf_counter()
+    env = statewise.make_env(suite, worlds)
+    env.reset()
+    build = time.perf_counter() - start
+    threads = env.sim.threads  # type: ignore[attr-defined]
+    batch = mujoco.batch.Batch(env.sim.model, worlds, threads)
+    ctrl, rows = batch.bind("ctrl"), env.sim.state()["rows"].numpy()
+    batch.state[:] = rows
+    generator = torch.Generator().manual_seed(0)
+    actions = torch.rand(64, worlds, env.spec.action_size, generator=generator) * 2 - 1
+
+    def bare_slice() -> None:
+        for action in actions:
+            ctrl[:] = action.numpy()
+            batch.step(nstep=10)
+
+    def env_slice() -> None:
+        for action in actions:
+            env.step(action)
+
+    bare_slice(), env_slice()  # warm up
+    times: dict[Callable[[], Any], float] = {bare_slice: 0.0, env_slice: 0.0}
+    slices = 0
+    while sum(times.values()) < 2 * seconds or slices < 2:
+        slices += 1
+        for run in times:
+            start = time.perf_counter()
+            run()
+            times[run] += time.perf_counter() - start
+    steps = slices * len(actions) * worlds
+    return build, steps / times[bare_slice], steps / times[env_slice]
+
+
+def import_seconds(module: str = "statewise") -> float:
+    code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+            for _ in range(3)]  # fmt: skip
+    return min(float(run.stdout) for run in runs)
+
+
+def peak_memory() -> float:
+    """MiB of a process of its own that steps 1024 worlds."""
+    code = (
+        "import resource, torch, statewise; env = statewise.make_env('Point-Hazard-8', 1024); "
+        "env.reset(); [env.step(torch.rand(1024, 2) * 2 - 1) for _ in range(100)]; "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(run.stdout)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

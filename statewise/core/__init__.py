@@ -1,0 +1,1 @@
+"""Mathematics only: tensors in, tensors out; no modules, files, settings or environments."""

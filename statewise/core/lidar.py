@@ -1,0 +1,89 @@
+"""Pseudo-lidars and the compass: what a robot senses of object centres, in its own frame.
+
+A bin reads the strongest object it sees. An object is seen fully by the bin it lies in, and faded
+by the two beside it, so that readings move smoothly as the robot turns. With x the object's angle
+in units of bins, bin k sees the share
+
+    clamp(1.5 - |x - k - 0.5|, 0, 1)        (the difference taken around the circle)
+
+which is 1 inside the bin, falls to 0 over the next one on either side, and has no index to round.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+PLANAR_BINS = 16
+AZIMUTH_BINS = 10
+ELEVATION_BINS = 6
+SPATIAL_BINS = AZIMUTH_BINS * ELEVATION_BINS
+
+
+def strength(distance: Tensor, reach: float | None) -> Tensor:
+    """How strongly an object at `distance` reads: exp(-distance), or linear down to 0 at `reach`."""
+    if reach is None:
+        return torch.exp(-distance)
+    return (1.0 - distance / reach).clamp(min=0.0)
+
+
+def planar(local: Tensor, reach: float | None, bins: int = PLANAR_BINS) -> Tensor:
+    """Readings of each object `[R, N, 2]`, robot frame, in each bin: `[R, N, bins]`.
+
+    The lidar of one kind of object is the maximum over its N.
+    """
+    x, y = local.unbind(-1)
+    share = _circular_share(_turns(x, y) * bins, bins)
+    return share * strength(torch.hypot(x, y), reach).unsqueeze(-1)
+
+
+def spatial(local: Tensor, reach: float | None) -> Tensor:
+    """Readings of each object `[R, N, 3]` in the 10 x 6 bins, azimuth-major: `[R, N, 60]`.
+
+    An object fades into the neighbours in azimuth and in elevation, not into the diagonal ones.
+    """
+    x, y, z = local.unbind(-1)
+    flat = torch.hypot(x, y)
+    azimuth = _turns(x, y) * AZIMUTH_BINS
+    elevation = (torch.atan2(z, flat) / math.pi + 0.5) * ELEVATION_BINS
+    here_azimuth = _own_bin(azimuth, AZIMUTH_BINS).unsqueeze(-1)
+    here_elevation = _own_bin(elevation, ELEVATION_BINS).unsqueeze(-2)
+    share = torch.maximum(
+        _circular_share(azimuth, AZIMUTH_BINS).unsqueeze(-1) * here_elevation,
+        here_azimuth * _share(_offsets(elevation, ELEVATION_BINS)).unsqueeze(-2),
+    )
+    return share.flatten(-2) * strength(torch.hypot(flat, z), reach).unsqueeze(-1)
+
+
+def compass(local: Tensor) -> Tensor:
+    """Direction of the goal `[R, 3]`, robot frame, almost of unit length: `[R, 3]`."""
+    return local / (local.norm(dim=-1, keepdim=True) + 1e-3)
+
+
+def _turns(x: Tensor, y: Tensor) -> Tensor:
+    """The angle of (x, y) in turns, from -0.5 to 0.5: all that follows is periodic or wraps it."""
+    return torch.atan2(y, x) * (0.5 / math.pi)
+
+
+def _offsets(position: Tensor, bins: int) -> Tensor:
+    """Signed distance from each bin's centre: `[..., bins]`."""
+    centres = torch.arange(bins, dtype=position.dtype, device=position.device) + 0.5
+    return position.unsqueeze(-1) - centres
+
+
+def _share(offset: Tensor) -> Tensor:
+    return (1.5 - offset.abs()).clamp(0.0, 1.0)
+
+
+def _circular_share(position: Tensor, bins: int) -> Tensor:
+    offset = _offsets(position, bins)
+    return _share(offset - bins * torch.round(offset / bins))
+
+
+def _own_bin(position: Tensor, bins: int) -> Tensor:
+    """One-hot of the bin that holds `position`; the upper edge belongs to the last bin."""
+    index = torch.floor(position).long()
+    index = torch.where(index < 0, index + bins, index).clamp(0, bins - 1)
+    return torch.nn.functional.one_hot(index, bins).to(position.dtype)

@@ -1,0 +1,162 @@
+"""Random layouts: where the robot starts and where the objects lie, drawn in bulk.
+
+Objects are drawn one after another, uniformly in the square arena less their own keepout, and kept
+if they are at least the sum of two keepouts away from all that is placed. A layout in which an
+object finds no place is thrown away whole. As in Safety Gym the goal is placed twice: the other
+objects keep clear of its first place, then it is drawn anew against all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+TRIES_PER_OBJECT = 100
+_FIRST_TRIES = 6  # most objects find a place within these; only the rest draw all 100
+_CHUNK = 1024
+
+
+class LayoutError(ValueError):
+    """The objects asked for do not fit the arena."""
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What has to be placed. Lengths in metres."""
+
+    keepouts: Sequence[float]
+    """Keepout radius of each object: the goal first."""
+    robot_keepout: float = 0.4
+    extent: float = 2.0
+    """Half the side of the square that holds every keepout disc."""
+    pinned: bool = False
+    """The robot stands at the origin (its heading is still drawn)."""
+    reach: float | None = None
+    """Objects other than the goal lie within this distance of the origin."""
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """n layouts of k objects, the goal first."""
+
+    robot: Tensor
+    """[n, 2]"""
+    yaw: Tensor
+    """[n], from 0 to 2 pi"""
+    objects: Tensor
+    """[n, k, 2]"""
+
+    def __getitem__(self, index: slice | Tensor) -> Layouts:
+        return Layouts(self.robot[index], self.yaw[index], self.objects[index])
+
+
+def sample_layouts(generator: Generator, count: int, arena: Arena) -> Layouts:
+    """`count` independent layouts; raises LayoutError if they cannot be found."""
+    found: list[Layouts] = []
+    total = rounds = 0
+    while total < count:
+        found.append(_attempt(generator, min(_CHUNK, max(64, 2 * count)), arena))
+        total += len(found[-1].yaw)
+        rounds += 1
+        if rounds >= 20 and total < rounds // 10:
+            raise LayoutError(
+                f"no room: {len(arena.keepouts) - 1} objects with keepouts up to "
+                f"{max(arena.keepouts[1:], default=0.0)} m do not fit the {2 * arena.extent:g} m "
+                f"arena beside the goal and the robot ({rounds} rounds of layouts were tried)"
+            )
+    return Layouts(
+        torch.cat([f.robot for f in found])[:count],
+        torch.cat([f.yaw for f in found])[:count],
+        torch.cat([f.objects for f in found])[:count],
+    )
+
+
+def largest_count(arena: Arena) -> int:
+    """How many objects like the arena's last one can be placed (found by trying, seeded)."""
+    generator = torch.Generator().manual_seed(0)
+    goal, keepout = arena.keepouts[0], arena.keepouts[-1]
+    fits = 0
+    for count in range(1, 200):
+        trial = Arena([goal] + [keepout] * count, arena.robot_keepout, arena.extent,
+                      arena.pinned, arena.reach)  # fmt: skip
+        if len(_attempt(generator, _CHUNK, trial).yaw) < _CHUNK // 100:
+            break
+        fits = count
+    return fits
+
+
+def place_one(
+    generator: Generator,
+    placed: Tensor,
+    clearance: Tensor,
+    half_side: float,
+    radius: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Draw one point for each row that keeps `clearance [j]` to the points `placed [n, j, 2]`.
+
+    Returns the points `[n, 2]` and whether one was found `[n]`; the first that fits is taken.
+    """
+    point, found = _first_fit(generator, placed, clearance, half_side, radius, _FIRST_TRIES)
+    rest = (~found).nonzero()[:, 0]
+    if len(rest):
+        tries = TRIES_PER_OBJECT - _FIRST_TRIES
+        late, found_late = _first_fit(generator, placed[rest], clearance, half_side, radius, tries)
+        point[rest], found[rest] = late, found_late
+    return point, found
+
+
+def _first_fit(
+    generator: Generator,
+    placed: Tensor,
+    clearance: Tensor,
+    half_side: float,
+    radius: float | None,
+    tries: int,
+) -> tuple[Tensor, Tensor]:
+    n = len(placed)
+    drawn = (torch.rand(n, tries, 2, generator=generator) * 2 - 1) * half_side
+    gap = torch.linalg.vector_norm(drawn.unsqueeze(2) - placed.unsqueeze(1), dim=-1)
+    fits = (gap >= clearance).all(-1)
+    if radius is not None:
+        fits &= torch.linalg.vector_norm(drawn, dim=-1) <= radius
+    found, first = fits.max(dim=1)
+    return drawn[torch.arange(n), first], found
+
+
+def _attempt(generator: Generator, rows: int, arena: Arena) -> Layouts:
+    """Try `rows` layouts and return those in which everything found a place."""
+    goal_keepout, *other_keepouts = arena.keepouts
+    half = arena.extent - arena.robot_keepout
+    robot = (torch.rand(rows, 1, 2, generator=generator) * 2 - 1) * half
+    if arena.pinned:
+        robot.zero_()
+
+    placed, keepouts = robot, [arena.robot_keepout]
+    for keepout in [goal_keepout, *other_keepouts]:
+        reach = arena.reach if len(keepouts) > 1 else None
+        placed = _add(generator, placed, keepouts, keepout, arena.extent, reach)
+        keepouts.append(keepout)
+    # The first goal is dropped and the goal drawn again.
+    placed, keepouts = torch.cat([placed[:, :1], placed[:, 2:]], 1), [keepouts[0], *keepouts[2:]]
+    placed = _add(generator, placed, keepouts, goal_keepout, arena.extent, None)
+
+    yaw = torch.rand(len(placed), generator=generator) * (2 * torch.pi)
+    objects = torch.cat([placed[:, -1:], placed[:, 1:-1]], dim=1)
+    return Layouts(placed[:, 0], yaw, objects)
+
+
+def _add(
+    generator: Generator,
+    placed: Tensor,
+    keepouts: Sequence[float],
+    keepout: float,
+    extent: float,
+    radius: float | None,
+) -> Tensor:
+    """Add one object to each row `[n, j, 2]`, dropping the rows where it finds no place."""
+    clearance = torch.tensor(keepouts) + keepout
+    point, found = place_one(generator, placed, clearance, extent - keepout, radius)
+    return torch.cat([placed, point.unsqueeze(1)], dim=1)[found]

@@ -1,0 +1,1 @@
+"""Robots, suites and the batched environment."""

@@ -1,0 +1,86 @@
+"""What flows through the library. The one place that states shapes.
+
+B worlds, T steps of a rollout, m constraints, n observation size, a action size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """The fixed facts of an environment."""
+
+    name: str
+    obs_size: int
+    action_size: int
+    cost_names: tuple[str, ...]
+    """One for each constraint: the channels of `Step.cost`."""
+    cost_ceiling: tuple[float, ...]
+    """The largest cost a step can give on each channel; a simulator fault is charged this."""
+    max_episode_steps: int
+    control_dt: float
+    """Seconds of simulated time in one step."""
+    blocks: Mapping[str, slice]
+    """Where each named block of the observation lies."""
+
+    @property
+    def num_costs(self) -> int:
+        return len(self.cost_names)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a batch of worlds returns from `reset` and `step`.
+
+    A world whose episode ended starts a new one in the same step: `obs` is then the first
+    observation of the new episode, and everything else speaks of the episode that ended.
+    """
+
+    obs: Tensor
+    """[B, n] what the next action is chosen from"""
+    reward: Tensor
+    """[B]"""
+    cost: Tensor
+    """[B, m] one channel for each constraint, never negative"""
+    cost_max_before: Tensor
+    """[B, m] largest cost of the episode before this step: the M the action was chosen with"""
+    cost_max: Tensor
+    """[B, m] largest cost of the episode up to and including this step"""
+    terminated: Tensor
+    """[B] the task itself ended the episode (goal reached, simulator fault)"""
+    truncated: Tensor
+    """[B] the time limit ended it"""
+    final_obs: Tensor
+    """[B, n] the observation this step led to: the true last one where an episode ended"""
+    sim_fault: Tensor
+    """[B] the simulator failed: terminated, charged the cost ceiling"""
+
+    @property
+    def ended(self) -> Tensor:
+        """[B]"""
+        return self.terminated | self.truncated
+
+    @property
+    def increment(self) -> Tensor:
+        """[B, m] the Maximum MDP's D: by how much this step raised the episode's largest cost"""
+        return self.cost_max - self.cost_max_before
+
+    @property
+    def obs_cost_max(self) -> Tensor:
+        """[B, m] the M that belongs to `obs`: `cost_max`, or 0 where a new episode began"""
+        return self.cost_max.masked_fill(self.ended.unsqueeze(-1), 0.0)
+
+
+def first_step(obs: Tensor, num_costs: int) -> Step:
+    """The Step a reset returns: observations, and zeros for all that has not happened yet."""
+    batch = len(obs)
+    zero = torch.zeros(batch, num_costs, device=obs.device)
+    no = torch.zeros(batch, dtype=torch.bool, device=obs.device)
+    return Step(obs, zero[:, 0].clone() if num_costs else torch.zeros(batch, device=obs.device),
+                zero, zero, zero, no, no, obs, no)  # fmt: skip
