@@ -34,7 +34,7 @@ class EnvSpec:
         return len(self.cost_names)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """What a batch of worlds returns from `reset` and `step`.
 

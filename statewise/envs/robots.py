@@ -132,7 +132,7 @@ def register_robot(
     """Add a robot, so that `{name}-Hazard-8` and every other suite of its name can be built.
 
     `sensors` are names or patterns of the MJCF's sensors that make up the internal observation;
-    `settings` are the other fields of `Robot`. The file is read, and checked, when a suite is built.
+    `settings` are the other fields of `Robot`. The file is read and checked when a suite is built.
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise ValueError(

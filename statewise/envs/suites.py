@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 
-from statewise.core.placement import Arena, LayoutError, largest_count, sample_layouts
+from statewise.core.placement import Arena, fits, largest_count
 from statewise.envs.robots import Robot, get_robot, robot_names
 
 PAPER_SUITES = (
@@ -70,11 +71,11 @@ class Suite:
 
 def parse_suite(name: str) -> Suite:
     """The suite of that name; an unknown or impossible one raises ValueError saying what fits."""
-    robot_name, *rest = name.split("-")
-    if robot_name not in robot_names() or not rest or len(rest) % 2:
+    match = re.fullmatch(r"(\w+)((?:-\w+-[-+]?\w+)+)", name)
+    if match is None or match[1] not in robot_names():
         raise ValueError(f"unknown suite {name!r}. {_suggest(name)}")
-    robot = get_robot(robot_name)
-    pairs = list(zip(rest[::2], rest[1::2], strict=True))
+    robot = get_robot(match[1])
+    pairs = re.findall(r"-(\w+)-([-+]?\w+)", match[2])
     constraints = tuple(_constraint(name, robot, kind, count) for kind, count in pairs)
     kinds = [kind for kind, _ in pairs]
     if len(set(kinds)) < len(kinds):
@@ -92,9 +93,10 @@ def _constraint(name: str, robot: Robot, kind: str, count: str) -> Constraint:
             f"{robot.name} has no {kind} suites: it takes {' and '.join(robot.constraints)}"
         )
     if not (count.isascii() and count.isdigit()) or int(count) == 0:
+        one = Suite(name, robot, (_numbers(robot, kind, 2),))
         raise ValueError(
-            f"suite {name!r} asks for {count!r} {kind}s: give a whole number from 1 on, "
-            f"such as {robot.name}-{kind}-8"
+            f"suite {name!r} asks for {count} {kind}s: give a whole number from 1 to "
+            f"{largest_count(one.arena)}, which is what fits the arena"
         )
     return _numbers(robot, kind, int(count))
 
@@ -109,29 +111,15 @@ def _numbers(robot: Robot, kind: str, count: int) -> Constraint:
 
 def _check_room(suite: Suite) -> None:
     """Raise ValueError if the suite's objects cannot be placed, saying how many can."""
-    import torch
-
     for c in suite.constraints:
         alone = Suite(suite.name, suite.robot, (c,)).arena
-        if c.count > 50 or not _fits(alone):
+        if not fits(alone):
             raise ValueError(
-                f"suite {suite.name!r} asks for {c.count} {c.kind}s; at most {largest_count(alone)} "
-                f"fit the 4 m x 4 m arena"
+                f"suite {suite.name!r} asks for {c.count} {c.kind}s: at most "
+                f"{largest_count(alone)} fit the 4 m x 4 m arena"
             )
-    try:
-        sample_layouts(torch.Generator().manual_seed(0), 1, suite.arena)
-    except LayoutError as error:
-        raise ValueError(f"suite {suite.name!r} cannot be placed: {error}") from error
-
-
-def _fits(arena: Arena) -> bool:
-    import torch
-
-    try:
-        sample_layouts(torch.Generator().manual_seed(0), 1, arena)
-    except LayoutError:
-        return False
-    return True
+    if not fits(suite.arena):
+        raise ValueError(f"the objects of suite {suite.name!r} do not fit the arena together")
 
 
 def _suggest(name: str) -> str:

@@ -74,6 +74,10 @@ class VecEnv:
         self._rest = self._sensors_at_rest()
         self._stock = LayoutStock(self.suite, self.device, self._may_start)
         self._ready = False
+        self._sensors = self._rest.repeat(num_envs, 1)
+        self._distance = torch.zeros(num_envs, device=self.device)
+        self._cost_max = torch.zeros(num_envs, self.spec.num_costs, device=self.device)
+        self._time = torch.zeros(num_envs, dtype=torch.long, device=self.device)
         self._objects = torch.zeros(num_envs, 1 + self.task.num_hazards + self.task.num_pillars, 3,
                                     device=self.device)  # fmt: skip
 
@@ -129,7 +133,7 @@ class VecEnv:
         if objects.shape != self._objects.shape:
             raise ValueError(
                 f"the layout has objects of shape {tuple(objects.shape)}; {self.suite.name} with "
-                f"{self.num_envs} worlds takes {tuple(self._objects.shape)} (goal, hazards, pillars)"
+                f"{self.num_envs} worlds takes {tuple(self._objects.shape)}: goal, hazards, pillars"
             )
         return self._begin(robot.to(self.device), yaw.to(self.device), objects)
 
@@ -208,9 +212,9 @@ class VecEnv:
     def _begin(self, robot: Tensor, yaw: Tensor, objects: Tensor) -> Step:
         self._objects = objects.clone()
         self._sensors = self._put(self._everywhere, robot, yaw, self.pillars)
-        self._distance, cost = self.task.measure(self._sensors, self._objects)
-        self._cost_max = torch.zeros_like(cost)
-        self._time = torch.zeros(self.num_envs, dtype=torch.long, device=self.device)
+        self._distance, _ = self.task.measure(self._sensors, self._objects)
+        self._cost_max = torch.zeros_like(self._cost_max)
+        self._time = torch.zeros_like(self._time)
         self._ready = True
         return first_step(self.task.observe(self._sensors, self._objects), self.spec.num_costs)
 
@@ -237,7 +241,7 @@ class VecEnv:
         # The tensors of this step are handed out, so they are replaced, never written.
         self._sensors = self._sensors.index_copy(0, ids, sensors)
         self._objects = self._objects.index_copy(0, ids, objects)
-        distance, cost = self.task.measure(sensors, objects)
+        distance, _ = self.task.measure(sensors, objects)
         self._distance = self._distance.index_copy(0, ids, distance)
         self._cost_max = self._cost_max.index_fill(0, ids, 0.0)
         self._time = self._time.index_fill(0, ids, 0)
@@ -282,8 +286,12 @@ class VecEnv:
         self.faults += len(worlds)
         for world in worlds:
             reason = self.sim.messages.get(world, "non-finite sensors")
-            log.warning("%s: simulator fault in world %d (%s): its episode ends at the cost ceiling",
-                        self.suite.name, world, reason)  # fmt: skip
+            log.warning(
+                "%s: simulator fault in world %d (%s): its episode ends, at the highest cost",
+                self.suite.name,
+                world,
+                reason,
+            )
 
     def _check_ready(self, call: str) -> None:
         if not self._ready:

@@ -1,4 +1,4 @@
-"""What a physics backend offers. The rest of the environment is torch code that asks for no more."""
+"""What a physics backend offers. All else in the environment is torch code on top of it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class CpuSim:
         self._batch = mujoco.batch.Batch(self.model, num_worlds, self.threads)
         self._ctrl = self._batch.bind("ctrl")
         self._sensordata = torch.from_numpy(_writable(self._batch.bind("sensordata")))
-        self._warnings = self._batch.warning.copy()
+        self._warnings = self._warning_counts()
         self.fault = torch.zeros(num_worlds, dtype=torch.bool)
         self.messages: dict[int, str] = {}
         """Why each world that failed in the last call failed."""
@@ -42,7 +42,7 @@ class CpuSim:
         self._batch.bind("mocap_pos")[index] = mocap_pos.numpy()
         self._batch.bind("mocap_quat")[index] = mocap_quat.numpy()
         self._batch.forward(index, stage=_CURRENT)
-        self._warnings[index] = self._batch.warning[index]
+        self._warnings[index] = self._warning_counts()[index]
         return self._sensordata[ids].float()
 
     def step(self, ctrl: Tensor) -> Tensor:
@@ -58,14 +58,18 @@ class CpuSim:
         except mujoco.batch.SimulationError as error:
             self.messages = {int(i): self._batch.error(int(i)) for i in error.ids}
             self.fault[torch.as_tensor(error.ids, dtype=torch.long)] = True
-        raised = self._batch.warning > self._warnings
+        raised = self._warning_counts() > self._warnings
         if raised.any():
             for world in np.flatnonzero(raised.any(axis=1)):
                 names = [mujoco.mjtWarning(int(w)).name for w in np.flatnonzero(raised[world])]
                 self.messages.setdefault(int(world), ", ".join(names))
                 self.fault[world] = True
-            self._warnings[:] = self._batch.warning
+            self._warnings = self._warning_counts()
         return self._sensordata.float()
+
+    def _warning_counts(self) -> np.ndarray:
+        """[B, kinds of warning] how often each was raised so far"""
+        return self._batch.warning[:, :, 1].copy()
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""

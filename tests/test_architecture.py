@@ -1,0 +1,71 @@
+"""The plan of the house: imports point one way, and simulators stay in one place."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "statewise"
+LAYERS = [
+    {"types", "version"},
+    {"core"},
+    {"nets", "sim"},
+    {"algos", "envs"},
+    {"train"},
+    {"bench", "deploy", "report"},
+    {"cli"},
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def layer(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        here = layer(path)
+        if here in ("__init__", "__main__"):
+            continue
+        for name in imports(path):
+            there = (name.split(".") + [""])[1] if name.startswith("statewise.") else ""
+            sideways = {here, there} == {"algos", "envs"}
+            if there in RANK and (RANK[there] > RANK[here] or sideways):
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
+    assert not wrong, wrong
+
+
+def test_every_part_of_the_package_has_its_place_in_the_order() -> None:
+    parts = {layer(path) for path in PACKAGE.rglob("*.py")} - {"__init__", "__main__"}
+    assert parts <= set(RANK), parts - set(RANK)
+
+
+def test_only_sim_imports_a_simulator() -> None:
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in PACKAGE.rglob("*.py")
+        if layer(path) != "sim"
+        for name in imports(path)
+        if name.split(".")[0] in ("mujoco", "mujoco_warp", "warp")
+    ]
+    assert not wrong, wrong
+
+
+def test_nothing_catches_every_exception() -> None:
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler):
+                names = ast.unparse(node.type) if node.type else "everything"
+                if names in ("everything", "Exception", "BaseException"):
+                    wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert not wrong, wrong
