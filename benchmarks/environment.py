@@ -40,9 +40,8 @@ def main(args: Args) -> None:
     for suite in args.suites:
         build, bare, env = measure(suite, args.worlds, args.seconds)
         print(f"{suite:20} {build:8.2f} {bare:13,.0f} {env:12,.0f} {env / bare:6.2f}")
-    print(
-        f"\nimport statewise: {import_seconds():.2f} s (torch alone: {import_seconds('torch'):.2f} s)"
-    )
+    ours, torch_alone = import_seconds("statewise"), import_seconds("torch")
+    print(f"\nimport statewise: {ours:.2f} s (torch alone: {torch_alone:.2f} s)")
     print(f"peak memory, Point-Hazard-8 with 1024 worlds: {peak_memory():.0f} MiB")
 
 
@@ -81,7 +80,7 @@ def measure(suite: str, worlds: int, seconds: float) -> tuple[float, float, floa
     return build, steps / times[bare_slice], steps / times[env_slice]
 
 
-def import_seconds(module: str = "statewise") -> float:
+def import_seconds(module: str) -> float:
     code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
             for _ in range(3)]  # fmt: skip

@@ -84,3 +84,60 @@ def first_step(obs: Tensor, num_costs: int) -> Step:
     no = torch.zeros(batch, dtype=torch.bool, device=obs.device)
     return Step(obs, zero[:, 0].clone() if num_costs else torch.zeros(batch, device=obs.device),
                 zero, zero, zero, no, no, obs, no)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Act:
+    """What an algorithm answers to a Step."""
+
+    action: Tensor
+    """[B, a] what the policy proposed: the data it learns from"""
+    executed: Tensor
+    """[B, a] what goes to the environment: the same, or corrected by a safety layer"""
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """T steps of B worlds; row t holds what the policy saw, did and got. Episodes run across it."""
+
+    obs: Tensor
+    """[T, B, n]"""
+    next_obs: Tensor
+    """[T, B, n] the true successor: the final observation where an episode ended"""
+    action: Tensor
+    """[T, B, a] proposed"""
+    executed: Tensor
+    """[T, B, a]"""
+    reward: Tensor
+    """[T, B]"""
+    cost: Tensor
+    """[T, B, m]"""
+    last_cost: Tensor
+    """[T, B, m] cost of the step before, 0 where an episode starts"""
+    cost_max_before: Tensor
+    """[T, B, m] M, as the policy saw it"""
+    cost_max: Tensor
+    """[T, B, m] M after the row's cost"""
+    terminated: Tensor
+    """[T, B]"""
+    truncated: Tensor
+    """[T, B]"""
+    sim_fault: Tensor
+    """[T, B]"""
+    age: Tensor
+    """[T, B] steps the episode had taken before the row; 0 starts one"""
+
+    @property
+    def ended(self) -> Tensor:
+        """[T, B]"""
+        return self.terminated | self.truncated
+
+    @property
+    def increment(self) -> Tensor:
+        """[T, B, m] the Maximum MDP's D"""
+        return self.cost_max - self.cost_max_before
+
+    @property
+    def size(self) -> int:
+        """N = T B"""
+        return self.reward.numel()

@@ -23,7 +23,7 @@ SPATIAL_BINS = AZIMUTH_BINS * ELEVATION_BINS
 
 
 def strength(distance: Tensor, reach: float | None) -> Tensor:
-    """How strongly an object at `distance` reads: exp(-distance), or linear down to 0 at `reach`."""
+    """How strongly an object reads: exp(-distance), or linear down to 0 at `reach`."""
     if reach is None:
         return torch.exp(-distance)
     return (1.0 - distance / reach).clamp(min=0.0)

@@ -9,7 +9,7 @@ objects keep clear of its first place, then it is drawn anew against all of them
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
@@ -61,11 +61,10 @@ def sample_layouts(generator: Generator, count: int, arena: Arena) -> Layouts:
         found.append(_attempt(generator, min(_CHUNK, max(64, 2 * count)), arena))
         total += len(found[-1].yaw)
         rounds += 1
-        if rounds >= 20 and total < rounds // 10:
+        if total == 0 and rounds == 20:
             raise LayoutError(
                 f"no room: {len(arena.keepouts) - 1} objects with keepouts up to "
-                f"{max(arena.keepouts[1:], default=0.0)} m do not fit the {2 * arena.extent:g} m "
-                f"arena beside the goal and the robot ({rounds} rounds of layouts were tried)"
+                f"{max(arena.keepouts)} m do not fit the {2 * arena.extent:g} m arena"
             )
     return Layouts(
         torch.cat([f.robot for f in found])[:count],
@@ -74,18 +73,22 @@ def sample_layouts(generator: Generator, count: int, arena: Arena) -> Layouts:
     )
 
 
-def largest_count(arena: Arena) -> int:
-    """How many objects like the arena's last one can be placed (found by trying, seeded)."""
+def fits(arena: Arena) -> bool:
+    """Whether at least one layout in a hundred finds room for everything (tried, seeded)."""
+    area = sum((torch.pi * k**2 for k in arena.keepouts), torch.pi * arena.robot_keepout**2)
+    if area > (2 * arena.extent) ** 2:
+        return False
     generator = torch.Generator().manual_seed(0)
+    return len(_attempt(generator, _CHUNK, arena).yaw) >= _CHUNK // 100
+
+
+def largest_count(arena: Arena) -> int:
+    """How many objects like the arena's last one can be placed beside the goal and the robot."""
     goal, keepout = arena.keepouts[0], arena.keepouts[-1]
-    fits = 0
-    for count in range(1, 200):
-        trial = Arena([goal] + [keepout] * count, arena.robot_keepout, arena.extent,
-                      arena.pinned, arena.reach)  # fmt: skip
-        if len(_attempt(generator, _CHUNK, trial).yaw) < _CHUNK // 100:
-            break
-        fits = count
-    return fits
+    count = 0
+    while fits(replace(arena, keepouts=[goal] + [keepout] * (count + 1))):
+        count += 1
+    return count
 
 
 def place_one(
