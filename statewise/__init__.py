@@ -1,22 +1,39 @@
 """Reinforcement learning for robots that must be safe at every step."""
 
+from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.envs.gymnasium import register_suites
+from statewise.envs.imports import import_env
 from statewise.envs.robots import Robot, get_robot, register_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES, Suite, parse_suite
 from statewise.envs.vec_env import VecEnv, make_env
-from statewise.types import EnvSpec, Step
+from statewise.training.api import evaluate, resume, train
+from statewise.training.policy import Policy, load_policy
+from statewise.types import EnvSpec, Rollout, Step
 from statewise.version import __version__
 
+register_suites()
+
 __all__ = [
+    "ALGORITHMS",
     "PAPER_SUITES",
     "EnvSpec",
+    "Policy",
     "Robot",
+    "Rollout",
     "Step",
     "Suite",
     "VecEnv",
     "__version__",
+    "evaluate",
+    "get_algorithm",
     "get_robot",
+    "import_env",
+    "load_policy",
     "make_env",
     "parse_suite",
     "register_robot",
+    "register_suites",
+    "resume",
     "robot_names",
+    "train",
 ]

@@ -10,7 +10,7 @@ LAYERS = [
     {"core"},
     {"nets", "sim"},
     {"algos", "envs"},
-    {"train"},
+    {"training"},
     {"bench", "deploy", "report"},
     {"cli"},
 ]
@@ -37,7 +37,7 @@ def test_imports_point_one_way() -> None:
         if here in ("__init__", "__main__"):
             continue
         for name in imports(path):
-            there = (name.split(".") + [""])[1] if name.startswith("statewise.") else ""
+            there = [*name.split("."), ""][1] if name.startswith("statewise.") else ""
             sideways = {here, there} == {"algos", "envs"}
             if there in RANK and (RANK[there] > RANK[here] or sideways):
                 wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")

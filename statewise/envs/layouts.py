@@ -13,7 +13,7 @@ from statewise.envs.suites import Suite
 
 PILLAR_HALF_HEIGHT = 0.5
 _HAZARD_Z = 0.02
-_STOCK = 1024
+_FIRST_STOCK, _STOCK = 64, 1024
 
 Accept = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Which layouts (robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`) may start an episode: `[n]`."""
@@ -36,6 +36,7 @@ class LayoutStock:
         """Start over: the same seed hands out the same layouts."""
         self._generator.manual_seed(seed)
         num_objects = 1 + self.suite.count("hazard") + self.suite.count("pillar")
+        self._refill_size = _FIRST_STOCK
         self._robot = torch.zeros(0, 2)
         self._yaw = torch.zeros(0)
         self._objects = torch.zeros(0, num_objects, 3)
@@ -43,7 +44,9 @@ class LayoutStock:
     def take(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """The next `count` layouts: robot `[k, 2]`, yaw `[k]`, objects `[k, K, 3]`."""
         while len(self._yaw) < count:
-            self._refill(max(_STOCK, count))
+            self._refill(max(self._refill_size, count))
+            # Small at first, for those who need few; then large, for those who need many.
+            self._refill_size = min(2 * self._refill_size, _STOCK)
         taken = (self._robot[:count], self._yaw[:count], self._objects[:count])
         self._robot, self._yaw, self._objects = (
             self._robot[count:], self._yaw[count:], self._objects[count:],
@@ -68,6 +71,7 @@ class LayoutStock:
     def state(self) -> dict[str, Any]:
         return {
             "generator": self._generator.get_state(),
+            "refill_size": self._refill_size,
             "robot": self._robot.clone(),
             "yaw": self._yaw.clone(),
             "objects": self._objects.clone(),
@@ -75,6 +79,7 @@ class LayoutStock:
 
     def load_state(self, state: dict[str, Any]) -> None:
         self._generator.set_state(state["generator"])
+        self._refill_size = state["refill_size"]
         self._robot, self._yaw, self._objects = state["robot"], state["yaw"], state["objects"]
 
     def _refill(self, count: int) -> None:

@@ -66,7 +66,7 @@ class Suite:
             for c in self.constraints:
                 keepouts += [c.keepout] * (c.count if c.name == kind else 0)
         robot = self.robot
-        return Arena(keepouts, robot.keepout, pinned=robot.pinned, reach=robot.reach)
+        return Arena(tuple(keepouts), robot.keepout, pinned=robot.pinned, reach=robot.reach)
 
 
 def parse_suite(name: str) -> Suite:

@@ -34,6 +34,7 @@ class VecEnv:
         continuing: bool = False,
         threads: int = 0,
         integrator: str | None = None,
+        autoreset: bool = True,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}: ask for at least 1 world")
@@ -41,6 +42,8 @@ class VecEnv:
         self.num_envs = num_envs
         self.seed = seed
         self.continuing = continuing
+        self.autoreset = autoreset
+        """Begin a new episode where one ended; off, worlds stay as they are until `reset`."""
         pillar_radius = {c.name: c.radius for c in self.suite.constraints}.get("pillar", 0.2)
         scene = build_scene(
             self.suite.robot.file,
@@ -135,7 +138,8 @@ class VecEnv:
                 f"the layout has objects of shape {tuple(objects.shape)}; {self.suite.name} with "
                 f"{self.num_envs} worlds takes {tuple(self._objects.shape)}: goal, hazards, pillars"
             )
-        return self._begin(robot.to(self.device), yaw.to(self.device), objects)
+        with one_torch_thread():
+            return self._begin(robot.to(self.device), yaw.to(self.device), objects)
 
     def step(self, action: Tensor) -> Step:
         """Advance every world by one action `[B, a]`, each component from -1 to 1."""
@@ -172,7 +176,7 @@ class VecEnv:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything the next steps depend on: restored, the environment goes on bit for bit."""
-        self._check_ready("state_dict")
+        self.check_ready("state_dict")
         return {
             "suite": self.suite.name,
             "num_envs": self.num_envs,
@@ -227,7 +231,7 @@ class VecEnv:
         Both are made in one pass over the rows of all worlds and of those begun anew.
         """
         ids = ended.nonzero()[:, 0]
-        if len(ids) == 0:
+        if len(ids) == 0 or not self.autoreset:
             obs = self.task.observe(self._sensors, self._objects)
             return obs, obs
         robot, yaw, objects = self._stock.take(len(ids))
@@ -293,12 +297,13 @@ class VecEnv:
                 reason,
             )
 
-    def _check_ready(self, call: str) -> None:
+    def check_ready(self, call: str) -> None:
+        """Raise RuntimeError if `reset` was not called yet."""
         if not self._ready:
             raise RuntimeError(f"call reset() before {call}()")
 
     def _check_action(self, action: Tensor) -> None:
-        self._check_ready("step")
+        self.check_ready("step")
         wanted = (self.num_envs, self.spec.action_size)
         if not isinstance(action, Tensor):
             raise TypeError(

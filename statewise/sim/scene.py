@@ -93,7 +93,7 @@ def build_scene(
 
     model = scene.compile()
     sensors = {
-        model.sensor(i).name.removeprefix(ROBOT): slice(adr, adr + dim)
+        model.sensor(i).name.removeprefix(ROBOT): slice(int(adr), int(adr + dim))
         for i, (adr, dim) in enumerate(zip(model.sensor_adr, model.sensor_dim, strict=True))
     }
     compiled = Scene(model, sensors, free_root, num_pillars)
@@ -126,7 +126,7 @@ def _integrator(name: str) -> int:
 def _decorate(scene: mujoco.MjSpec) -> None:
     """Light and ground texture: for pictures only."""
     scene.visual.headlight.ambient = [0.35, 0.35, 0.35]
-    scene.visual.headlight.diffuse = [0.45, 0.45, 0.45]
+    scene.visual.headlight.diffuse = [0.32, 0.32, 0.32]
     scene.visual.headlight.specular = [0.1, 0.1, 0.1]
     scene.visual.global_.offwidth, scene.visual.global_.offheight = 1920, 1080
     scene.add_texture(name="sky", type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,

@@ -53,4 +53,4 @@ def test_a_pinned_robot_stands_at_the_centre_with_the_hazards_in_reach() -> None
 
 def test_an_arena_without_room_is_an_error() -> None:
     with pytest.raises(LayoutError, match="do not fit the 4 m arena"):
-        sample_layouts(torch.Generator(), 1, Arena([0.4] + [0.9] * 8))
+        sample_layouts(torch.Generator(), 1, Arena((0.4, *[0.9] * 8)))

@@ -1,0 +1,125 @@
+"""From a rollout to what an update needs: advantages, critic targets, J of the current policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from statewise.core import mmdp, returns
+from statewise.types import Rollout
+
+if TYPE_CHECKING:
+    from statewise.algos.base import Algorithm
+
+
+@dataclass(frozen=True)
+class CostSignal:
+    """The cost a method learns from, and how its future is summed."""
+
+    kind: Literal["cost", "increment"]
+    gamma: float
+    lam: float
+    bootstrap_truncated: bool
+    """Whether the future past the time limit counts. Not for increments: the limit is part of the
+    finite-horizon Maximum MDP."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A rollout as N rows of data. Without a cost signal the cost tensors have no columns."""
+
+    rollout: Rollout
+    inputs: Tensor
+    """[N, k] what the networks read"""
+    action: Tensor
+    """[N, a]"""
+    advantage: Tensor
+    """[N] of the reward: mean 0, standard deviation 1"""
+    target: Tensor
+    """[N] of V"""
+    cost_advantage: Tensor
+    """[N, m] mean 0; not scaled, since its size counts against the limit"""
+    cost_target: Tensor
+    """[N, m] of the cost critic"""
+    positive: Tensor
+    """[N] whether any cost is still to come in the row's episode, as far as the rollout saw"""
+    J: Tensor
+    """[m] float64: what an episode of the current policy costs (sum, or maximum for increments)"""
+    length: float
+    """Mean episode length"""
+    episodes: float
+    """How many episodes the rollout is worth"""
+
+    def non_finite(self) -> str | None:
+        """The name of a tensor that is not finite, if one is not."""
+        for name in ("inputs", "action", "advantage", "target", "cost_advantage", "cost_target"):
+            if not bool(torch.isfinite(getattr(self, name)).all()):
+                return name
+        return None
+
+    def metrics(self, cost_names: tuple[str, ...]) -> dict[str, float]:
+        """What the rollout says, before anything is learned from it."""
+        out = {
+            "estimated_length": self.length,
+            "estimated_episodes": self.episodes,
+            "value_target_mean": float(self.target.mean()),
+        }
+        if self.cost_target.shape[1]:
+            out["zero_target_share"] = 1.0 - float(self.positive.float().mean())
+            for i, name in enumerate(cost_names):
+                out[f"J_{name}"] = float(self.J[i])
+                out[f"max_cost_advantage_{name}"] = float(self.cost_advantage[:, i].abs().max())
+        return out
+
+
+@torch.no_grad()
+def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
+    """Evaluate the critics on a rollout and turn it into a batch."""
+    settings = algo.settings
+    inputs = algo.observe(rollout.obs, rollout.cost_max_before)
+    next_inputs = algo.observe(rollout.next_obs, rollout.cost_max)
+    ends = (rollout.terminated, rollout.truncated)
+
+    value, next_value = (algo.value(x).squeeze(-1) for x in (inputs, next_inputs))
+    advantage = returns.advantages(
+        rollout.reward, value, next_value, *ends, gamma=settings.gamma, lam=settings.lam
+    )
+    target = returns.returns_to_go(rollout.reward, next_value, *ends, gamma=settings.gamma)
+    advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+
+    signal, cost = algo.cost_signal, rollout.cost[..., :0]
+    cost_advantage = cost_target = cost
+    if signal is not None and algo.cost_value is not None:
+        cost = rollout.cost if signal.kind == "cost" else rollout.increment
+        value, next_value = algo.cost_value(inputs), algo.cost_value(next_inputs)
+        past_limit = signal.bootstrap_truncated
+        cost_advantage = returns.advantages(
+            cost, value, next_value, *ends,
+            gamma=signal.gamma, lam=signal.lam, bootstrap_truncated=past_limit,
+        )  # fmt: skip
+        cost_advantage = cost_advantage - cost_advantage.mean(dim=(0, 1))
+        cost_target = returns.returns_to_go(
+            cost, next_value, *ends, gamma=signal.gamma, bootstrap_truncated=past_limit
+        )
+        start = None if algo.start_inputs is None else algo.cost_value(algo.start_inputs)
+        about = mmdp.episode_mean(
+            cost, rollout.ended, rollout.age, value=value, next_value=next_value, start_value=start
+        )
+    else:
+        about = mmdp.episode_mean(rollout.cost, rollout.ended, rollout.age)
+    return Batch(
+        rollout=rollout,
+        inputs=inputs.flatten(0, 1),
+        action=rollout.action.flatten(0, 1),
+        advantage=advantage.flatten(),
+        target=target.flatten(),
+        cost_advantage=cost_advantage.flatten(0, 1),
+        cost_target=cost_target.flatten(0, 1),
+        positive=returns.positive_ahead(cost, rollout.ended).any(-1).flatten(),
+        J=about.mean,
+        length=about.length,
+        episodes=about.episodes,
+    )

@@ -1,0 +1,117 @@
+"""SCPO, State-wise Constrained Policy Optimization (Zhao et al., 2023): the paper's method.
+
+The running maximum M of each cost joins the state, so that its increments D sum to the largest cost
+of the episode. J_D = E[Σ D] is then bounded by a limit w, as CPO bounds a sum of costs.
+
+Departures from the paper: `docs/algorithms/scpo.md` lists them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from statewise.algos.base import Algorithm, CostSettings, Metrics
+from statewise.algos.estimates import Batch, CostSignal
+from statewise.algos.steps import constrained_step, cost_surrogates, reward_surrogate
+from statewise.core.line_search import RewardTest
+from statewise.core.tabular import state_wise_penalty
+
+
+@dataclass(frozen=True)
+class ScpoSettings(CostSettings):
+    """`cost_limit` is w: the largest cost of an episode, on average over episodes."""
+
+    cost_gamma: float = 1.0
+    """Discount of the increments; 1 makes their sum the maximum."""
+    cost_lam: float = 0.95
+    """Decay of the advantage estimate of the increments."""
+    subsample: Literal["resample", "once", "weighted", "none"] = "resample"
+    """How V_D is fitted where most targets are zero: as many zeros as positive targets, drawn anew
+    in each step (the paper) or once in an epoch; all rows, weighted to the same effect; or all."""
+    recovery_fraction: float = 0.7
+    """Most of the decrease within the trust region that a violated constraint may ask for; 1 is the
+    paper, and can starve the reward."""
+    reward_test: RewardTest = "reference"
+    """When a step may lower the reward: "paper" if no step is feasible, "reference" (the published
+    code) while a limit is violated, "always" or "never" apply the test."""
+    cost_reduction: float = 0.0
+    """Decrease of the surrogate cost that a violated constraint must see to accept a step."""
+    bound_coefficient: float = 0.0
+    """Share of the corrected bound term of the theory added to the violation (see docs/theory.md)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.recovery_fraction <= 1.0:
+            raise ValueError(
+                f"recovery_fraction is {self.recovery_fraction}: give a fraction above 0, at most 1"
+            )
+
+
+class Scpo(Algorithm):
+    name = "scpo"
+    settings_class = ScpoSettings
+    settings: ScpoSettings
+    sees_maximum = True
+    positive_costs = True
+
+    @property
+    def cost_signal(self) -> CostSignal:
+        s = self.settings
+        return CostSignal("increment", s.cost_gamma, s.cost_lam, bootstrap_truncated=False)
+
+    def improve(self, batch: Batch) -> Metrics:
+        s = self.settings
+        bound = self.bound(batch, s.target_kl)
+        violation = batch.J - s.limits(self.spec.num_costs) + s.bound_coefficient * bound
+        step = constrained_step(
+            self,
+            batch,
+            [reward_surrogate(batch), *cost_surrogates(batch)],
+            violation.tolist(),
+            recovery_fraction=s.recovery_fraction,
+            reward_test=s.reward_test,
+            cost_reduction=s.cost_reduction,
+        )
+        return step | self.predict(batch, step) | self.fit_value(batch) | self.fit_maximum(batch)
+
+    def bound(self, batch: Batch, kl: float) -> Tensor:
+        """[m] the most by which J_D can exceed its first-order prediction (corrected form)."""
+        epsilon = batch.cost_advantage.abs().amax(dim=0).double().cpu().numpy()
+        horizon = self.spec.max_episode_steps - 1
+        return torch.as_tensor(state_wise_penalty(epsilon, kl, batch.length, horizon))
+
+    def predict(self, batch: Batch, step: Metrics) -> Metrics:
+        """J_D of the new policy: to first order, with the corrected bound, with the paper's."""
+        bound = self.bound(batch, step["kl"])
+        metrics: Metrics = {}
+        for i, name in enumerate(self.spec.cost_names):
+            first = float(batch.J[i]) + step[f"cost_change_{name}"]
+            epsilon = float(batch.cost_advantage[:, i].abs().max())
+            printed = 2 * self.spec.max_episode_steps * epsilon * math.sqrt(step["kl"] / 2)
+            metrics |= {
+                f"J_predicted_{name}": first,
+                f"J_bound_{name}": first + float(bound[i]),
+                f"J_bound_paper_{name}": first + printed,
+            }
+        return metrics
+
+    def fit_maximum(self, batch: Batch) -> Metrics:
+        """Fit V_D with the zero targets, which are most of them, brought down to the others."""
+        zero, positive = (~batch.positive).nonzero()[:, 0], batch.positive.nonzero()[:, 0]
+        mode, inputs, targets = self.settings.subsample, batch.inputs, batch.cost_target
+        kept = len(positive) / len(zero) if 0 < len(positive) < len(zero) else 1.0
+        if mode == "none" or kept == 1.0:
+            # Also when there is no positive target at all: then V_D is pulled to zero everywhere.
+            loss = self.fit("cost_value", inputs, targets)
+        elif mode == "weighted":
+            weights = torch.where(batch.positive, 1.0, kept)
+            loss = self.fit("cost_value", inputs, targets, weights=weights / weights.mean())
+        else:
+            zeros = self.draw(zero, len(positive)) if mode == "once" else zero
+            loss = self.fit("cost_value", inputs, targets, pools=(positive, zeros))
+        return {"cost_value_loss": loss, "zero_targets_kept": kept}

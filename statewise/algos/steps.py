@@ -1,0 +1,199 @@
+"""The two ways to move the policy inside a trust region: a natural step, and a constrained one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from statewise.algos.base import Algorithm, Metrics
+from statewise.algos.estimates import Batch
+from statewise.core import gaussian, line_search, trust_region
+from statewise.core.fisher import MlpFisher, conjugate_gradient
+from statewise.core.line_search import Measurement, RewardTest, Search
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy beside the one that collected the batch."""
+
+    mean: Tensor
+    """[N, a]"""
+    ratio: Tensor
+    """[N] π(a|s) / π_k(a|s)"""
+
+
+Objective = Callable[[Candidate], Tensor]
+"""A scalar function of the policy: a surrogate return or cost."""
+
+
+class PolicyStep:
+    """One update of the policy: gradients, their natural directions, and the search along them."""
+
+    def __init__(self, algo: Algorithm, batch: Batch, objectives: Sequence[Objective]) -> None:
+        """`objectives`: the reward surrogate, to be raised, then any cost surrogates."""
+        self.algo, self.batch, self.objectives = algo, batch, objectives
+        policy, settings = algo.policy, algo.settings
+        self.theta = policy.flat()
+        mean = policy(batch.inputs)
+        self.mean, self.log_std = mean.detach(), policy.log_std.detach().clone()
+        self.log_prob = gaussian.log_prob(self.mean, self.log_std, batch.action)
+        scores = [objective(self._candidate(mean)) for objective in objectives]
+        parameters = list(policy.parameters())
+        grads = [torch.autograd.grad(s, parameters, retain_graph=True) for s in scores]
+        self.scores = torch.stack([s.detach() for s in scores])
+        self.gradients = torch.stack([torch.cat([p.reshape(-1) for p in g]) for g in grads])
+        """[k, P]"""
+        self.finite = bool(torch.isfinite(self.gradients).all())
+        if not self.finite:
+            self.gradients = torch.zeros_like(self.gradients)
+        self._solve(settings.fisher_states, settings.cg_iterations, settings.cg_damping)
+
+    def _solve(self, states: int, iterations: int, damping: float) -> None:
+        """Natural directions F⁻¹ of each gradient, and the products between them."""
+        policy, inputs = self.algo.policy, self.batch.inputs
+        stride = max(1, len(inputs) // states) if states else 1
+        fisher = MlpFisher(
+            [layer.weight for layer in policy.layers],
+            [layer.bias for layer in policy.layers],
+            self.log_std,
+            inputs[::stride],
+            damping=damping,
+        )
+        solved = conjugate_gradient(fisher.product, self.gradients, iterations)
+        self.natural = solved.x
+        """[k, P]"""
+        self.residual = float(solved.residual.max())
+        gram = (self.gradients.double() @ self.natural.double().T).cpu()
+        self.gram = 0.5 * (gram + gram.T)
+        """[k, k] gᵢᵀF⁻¹gⱼ"""
+
+    def search(self, step: Tensor, test: line_search.Test, steps: int | None = None) -> Search:
+        """Backtrack along `step [P]`; the policy is left at the outcome, or as it was."""
+        settings = self.algo.settings
+        if not self.finite:
+            self.algo.skipped += 1
+            return Search(False, 0.0, 0, None, {"non-finite": 1})
+        return line_search.backtrack_parameters(
+            self.theta,
+            step,
+            self.algo.policy.set_flat,
+            self._measure,
+            test,
+            coefficient=settings.backtrack_coefficient,
+            steps=steps or settings.backtrack_steps,
+        )
+
+    @torch.no_grad()
+    def _measure(self) -> Measurement:
+        """The policy as it is now against the one that collected the batch."""
+        mean, log_std = self.algo.policy(self.batch.inputs), self.algo.policy.log_std
+        kl = gaussian.kl(self.mean, self.log_std, mean, log_std).mean()
+        candidate = self._candidate(mean)
+        change = torch.stack([f(candidate) for f in self.objectives]) - self.scores
+        kl_now, reward, *costs = torch.cat([kl.reshape(1), change]).tolist()
+        return Measurement(kl_now, reward, costs)
+
+    def _candidate(self, mean: Tensor) -> Candidate:
+        log_prob = gaussian.log_prob(mean, self.algo.policy.log_std, self.batch.action)
+        return Candidate(mean, torch.exp(log_prob - self.log_prob))
+
+    def metrics(self, search: Search) -> Metrics:
+        taken = search.measurement if search.accepted else None
+        log_std = self.algo.policy.log_std.detach()
+        return {
+            "kl": taken.kl if taken else 0.0,
+            "reward_change": taken.reward_change if taken else 0.0,
+            "step_fraction": search.fraction,
+            "line_search_tries": search.tries,
+            "step_accepted": float(search.accepted),
+            "cg_residual": self.residual,
+            "gradient_norm": float(self.gradients[0].norm()),
+            "entropy": float(gaussian.entropy(log_std)),
+            **{
+                f"rejected_{reason.replace(' ', '_')}": n for reason, n in search.rejections.items()
+            },
+        }
+
+
+def natural_step(algo: Algorithm, batch: Batch, objective: Objective) -> Metrics:
+    """TRPO: raise one objective as far as the trust region allows."""
+    step = PolicyStep(algo, batch, [objective])
+    delta, q = algo.settings.target_kl, float(step.gram[0, 0])
+    length = math.sqrt(2 * delta / q) if q > 0 else 0.0
+    search = step.search(length * step.natural[0], line_search.trust_region_test(delta))
+    return step.metrics(search) | {"q": q}
+
+
+def constrained_step(
+    algo: Algorithm,
+    batch: Batch,
+    objectives: Sequence[Objective],
+    violation: Sequence[float],
+    *,
+    recovery_fraction: float,
+    reward_test: RewardTest,
+    cost_reduction: float,
+) -> Metrics:
+    """CPO and SCPO: raise the reward objective with every cost objective within its limit.
+
+    `violation` is c, by how much each constraint is violated, in units of its objective.
+    """
+    step = PolicyStep(algo, batch, objectives)
+    delta = algo.settings.target_kl
+    q, r, S = float(step.gram[0, 0]), step.gram[1:, 0], step.gram[1:, 1:]
+    scale = [ceiling or 1.0 for ceiling in algo.spec.cost_ceiling]
+    asked = trust_region.limit_request(violation, S, delta, recovery_fraction)
+    plan = trust_region.solve(q, r, S, asked, delta, scale)
+    direction = trust_region.step(plan, step.natural[0], step.natural[1:])
+    test = line_search.trust_region_test(
+        delta,
+        violation,
+        feasible=plan.feasible,
+        reward_test=reward_test,
+        cost_reduction=cost_reduction,
+    )
+    search = step.search(direction, test)
+    metrics = step.metrics(search)
+    rescued = False
+    if not search.accepted and step.finite and max(violation) > 0:
+        # No part of the step will do: lower the violated costs, whatever it does to the reward.
+        rescue = trust_region.recover(q, r, S, violation, delta, scale)
+        direction = trust_region.step(rescue, step.natural[0], step.natural[1:])
+        test = line_search.trust_region_test(delta, violation, feasible=False)
+        search = step.search(direction, test)
+        metrics |= {k: v for k, v in step.metrics(search).items() if not k.startswith("rejected")}
+        rescued = search.accepted
+    taken = search.measurement if search.accepted else None
+    metrics |= {"case": float(plan.case), "lambda": plan.lam, "alpha": plan.alpha, "q": q}
+    metrics["rescued"] = float(rescued)
+    for i, name in enumerate(algo.spec.cost_names):
+        metrics |= {
+            f"c_{name}": violation[i],
+            f"c_asked_{name}": float(asked[i]),
+            f"nu_{name}": plan.nu[i],
+            f"beta_{name}": plan.beta[i],
+            f"r_{name}": float(r[i]),
+            f"s_{name}": float(S[i, i]),
+            f"cost_change_{name}": taken.cost_change[i] if taken else 0.0,
+            f"cost_change_planned_{name}": plan.cost_change[i],
+        }
+    return metrics
+
+
+def reward_surrogate(batch: Batch) -> Objective:
+    """E[ρ A]: what the policy would earn, to first order."""
+    return lambda policy: (policy.ratio * batch.advantage).mean()
+
+
+def cost_surrogates(batch: Batch) -> list[Objective]:
+    """Σ ρ A_i over the batch / episodes: by how much each J would change, to first order."""
+    scale = len(batch.action) / batch.episodes
+
+    def of(i: int) -> Objective:
+        return lambda policy: (policy.ratio * batch.cost_advantage[:, i]).mean() * scale
+
+    return [of(i) for i in range(batch.cost_advantage.shape[1])]

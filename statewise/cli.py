@@ -1,0 +1,436 @@
+"""The `statewise` command. Each subcommand is a dataclass of its options with a `run`."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
+
+import torch
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+from torch import Tensor
+
+from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.envs.render import (
+    Camera,
+    DrawError,
+    Episode,
+    Renderer,
+    Tally,
+    VideoFile,
+    Viewer,
+    check_video_path,
+)
+from statewise.envs.robots import get_robot, robot_names
+from statewise.envs.suites import PAPER_SUITES
+from statewise.envs.vec_env import VecEnv, make_env
+from statewise.training import api
+from statewise.training.checkpoint import write_atomically
+from statewise.training.evaluate import Evaluation
+from statewise.training.loop import TrainSettings
+from statewise.training.policy import load_policy
+from statewise.types import Step
+from statewise.version import __version__
+
+_VIDEO_RATE = 34.0
+"""Frames per second of a video at most: faster robots are shown every few steps."""
+_HOLD = 0.1
+"""Seconds for which the random policy holds an action."""
+_SPEED_WORLDS = 256
+_SPEED_SECONDS = 2.0
+
+
+class Command(Protocol):
+    """What a subcommand is: its fields are options, `run` does it."""
+
+    def run(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class List:
+    """Print a table of the suites or the robots."""
+
+    what: tyro.conf.Positional[Literal["suites", "robots"]]
+    """Which of the two."""
+
+    def run(self) -> None:
+        table = _suite_table() if self.what == "suites" else _robot_table()
+        _console().print(table)
+
+
+@dataclass(frozen=True)
+class Play:
+    """Watch a policy in a suite: as a video, in a window, or as numbers only."""
+
+    what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE|RUN")]
+    """A suite such as Point-Hazard-8, or the folder of a run, whose policy is then played."""
+    policy: Literal["random", "zero"] = "random"
+    """What chooses the actions in a suite: random ones, each held for 0.1 s, or none."""
+    video: Path | None = None
+    """Write a video to this file (.mp4 or .gif)."""
+    window: bool = False
+    """Open a window, in real time."""
+    seconds: float = 20.0
+    """How much simulated time to play."""
+    seed: int = 0
+    """Seed of layouts and actions: the same seed plays the same scenes."""
+    camera: Camera = "arena"
+    """Where the video looks from: over the arena, behind the robot, or from the top."""
+    width: int = 960
+    """Width of the video in pixels."""
+    height: int = 720
+    """Height of the video in pixels."""
+    continuing: bool = False
+    """Move the goal when it is reached and go on, instead of ending the episode."""
+    speed: bool = True
+    """Measure the speed of the environment with 256 worlds too (about two seconds)."""
+
+    def run(self) -> None:
+        if not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise ValueError(f"--seconds is {self.seconds}: give a positive number of seconds")
+        if self.video is not None:
+            check_video_path(self.video)
+        trained = load_policy(self.what) if (Path(self.what) / "config.json").exists() else None
+        suite, compact = self.what, False
+        if trained is not None:
+            suite, compact = trained.settings.suite, trained.settings.compact
+        env = make_env(suite, 1, self.seed, compact=compact, continuing=self.continuing)
+        started = time.perf_counter()
+        if trained is None:
+            episodes, running = self._play(env, _policy(self.policy, env, self.seed))
+        else:
+            trained.check(env.spec)
+            algo = trained.algo
+            episodes, running = self._play(env, lambda step: algo.act(step, None).executed)
+        _console().print(_summary(env, episodes, running))
+        if self.video is not None:
+            took = time.perf_counter() - started
+            print(f"video: {self.video} ({took:.1f} s to simulate and draw)")
+        if self.speed:
+            speed = measure_speed(suite, _SPEED_WORLDS, _SPEED_SECONDS)
+            print(f"speed: {speed:,.0f} environment steps/s "
+                  f"({_SPEED_WORLDS} worlds, random actions)")  # fmt: skip
+
+    def _play(self, env: VecEnv, act: Callable[[Step], Tensor]) -> tuple[list[Episode], Tally]:
+        """Step, show and count: the finished episodes and the running one."""
+        steps = max(1, round(self.seconds / env.spec.control_dt))
+        every = max(1, math.ceil(1 / env.spec.control_dt / _VIDEO_RATE))
+        episodes: list[Episode] = []
+        tally = Tally(env)
+        step = env.reset(self.seed)
+        renderer = Renderer(env, self.width, self.height, self.camera) if self.video else None
+        viewer = Viewer(env) if self.window else None
+        video = VideoFile(self.video, 1 / env.spec.control_dt / every) if self.video else None
+        for shown in (renderer, viewer):
+            if shown is not None:
+                shown.tally = tally
+        try:
+            for i in track(range(steps), f"{env.suite.name}, {self.seconds:g} s",
+                           console=_console(stderr=True), transient=True):  # fmt: skip
+                step = env.step(act(step))
+                episodes += tally.add(step)
+                if renderer is not None and video is not None and i % every == 0:
+                    video.add(renderer.frame())
+                if viewer is not None:
+                    if not viewer.is_open:
+                        break
+                    viewer.sync()
+                    time.sleep(env.spec.control_dt)
+        finally:
+            for thing in (video, renderer, viewer):
+                if thing is not None:
+                    thing.close()
+        return episodes, tally
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue a run from its last checkpoint."""
+
+    resume: Path
+    """The run folder."""
+
+    def run(self) -> None:
+        api.resume(self.resume)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Say how good and how safe a trained policy is, over fresh episodes."""
+
+    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run folder, or one of its checkpoint files."""
+    episodes: int = 1000
+    """How many episodes to run."""
+    seed: int = 7
+    """Seed of the layouts."""
+    sampled: bool = False
+    """Draw actions from the policy instead of taking its mean."""
+    threshold: float = 0.0
+    """A step violates a constraint if it costs more than this."""
+    suite: str | None = None
+    """Evaluate in another suite of the same sizes than the one it was trained in."""
+    best_safe: bool = False
+    """Take the policy of the run's safest epoch instead of its last one."""
+    json: Path | None = None
+    """Write the numbers to this file too."""
+
+    def run(self) -> None:
+        found = api.evaluate(
+            self.path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
+            self.best_safe,
+        )  # fmt: skip
+        _console().print(_evaluation(found))
+        if self.json is not None:
+            write_atomically(self.json, (json.dumps(found.as_dict(), indent=2) + "\n").encode())
+            print(f"numbers: {self.json}")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Draw the learning curves of runs: a colour for each algorithm, a band over its seeds."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folders."""
+    out: Path = Path("curves.png")
+    """The picture to write (.png, .svg or .pdf)."""
+
+    def run(self) -> None:
+        from statewise.report.curves import draw_curves
+
+        if not self.runs:
+            raise ValueError("name at least one run folder to draw")
+        print(f"curves: {draw_curves(self.runs, self.out)}")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train SCPO on Point-Hazard-8 for a minute, evaluate it, draw its curves, record a video."""
+
+    steps: int = 600_000
+    """Environment steps to train for; the paper takes 6 million."""
+    out: Path = Path("out/demo")
+    """Where everything goes, in a new folder for each demo."""
+
+    def run(self) -> None:
+        out = self.out / time.strftime("%Y%m%d-%H%M%S")
+        run = api.train("Point-Hazard-8", steps=self.steps, out=str(out))
+        Evaluate(run, episodes=500, json=out / "evaluation.json").run()
+        Plot((run,), out / "curves.png").run()
+        Play(str(run), video=out / "policy.mp4", seconds=10, speed=False).run()
+        print(f"\nall of it is in {out}")
+
+
+COMMANDS: dict[str, Callable[..., Command]] = {
+    "list": List,
+    "play": Play,
+    "evaluate": Evaluate,
+    "plot": Plot,
+    "demo": Demo,
+}
+"""Every subcommand by name, but for `train`, whose options depend on the algorithm."""
+
+
+def _train_command(args: Sequence[str]) -> type[Command]:
+    """The `train` command with the options of the algorithm that `--algo` names."""
+    if any(a.split("=")[0] == "--resume" for a in args):
+        return Resume
+    named = [b for a, b in itertools.pairwise([*args, ""]) if a == "--algo"]
+    named += [a.removeprefix("--algo=") for a in args if a.startswith("--algo=")]
+    kind = get_algorithm(named[-1] if named else "scpo")
+
+    def run(self: Any) -> None:
+        api.start(self.train, self.algorithm)
+
+    flat = tyro.conf.OmitArgPrefixes
+    fields = [
+        ("train", Annotated[TrainSettings, flat]),
+        ("algorithm", Annotated[kind.settings_class, flat]),
+    ]
+    command: type[Command] = dataclasses.make_dataclass("Train", fields, namespace={"run": run})
+    command.__doc__ = (
+        f"Train {kind.name} in a suite. `--algo NAME --help` shows the settings of another "
+        f"algorithm ({', '.join(ALGORITHMS)}); `statewise train --resume RUN` continues a run."
+    )
+    return command
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status. A wrong input is one line and status 2."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args == ["--version"]:
+        print(f"statewise {__version__}")
+        return 0
+    try:
+        commands = {"train": _train_command(args[1:] if args[:1] == ["train"] else [])}
+        command: Command = tyro.extras.subcommand_cli_from_dict(
+            commands | COMMANDS, prog="statewise", args=args,
+            description="Reinforcement learning for robots that must be safe at every step.",
+        )  # fmt: skip
+        command.run()
+    except (ValueError, DrawError, OSError) as error:
+        line = " ".join(str(error).split())
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        console.print(f"[bold red]error:[/bold red] {escape(line)}")
+        return 2
+    return 0
+
+
+def measure_speed(suite: str, num_envs: int, seconds: float) -> float:
+    """Environment steps per second, of all worlds together, under random actions."""
+    env = make_env(suite, num_envs)
+    act = _random_policy((num_envs, env.spec.action_size), hold=1, seed=0, device=env.device)
+    step = env.reset()
+    for _ in range(3):
+        step = env.step(act(step))
+    count, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        step = env.step(act(step))
+        count += num_envs
+    return count / (time.perf_counter() - started)
+
+
+def _policy(name: str, env: VecEnv, seed: int) -> Callable[[Step], Tensor]:
+    """Actions `[B, a]` for every world, step by step."""
+    shape = (env.num_envs, env.spec.action_size)
+    if name == "zero":
+        return lambda step: torch.zeros(shape, device=env.device)
+    return _random_policy(shape, max(1, round(_HOLD / env.spec.control_dt)), seed, env.device)
+
+
+def _random_policy(
+    shape: tuple[int, int], hold: int, seed: int, device: torch.device
+) -> Callable[[Step], Tensor]:
+    """Uniform actions, each held for some steps: noise at every step goes nowhere."""
+    generator = torch.Generator().manual_seed(seed)
+    actions = torch.zeros(shape)
+    calls = itertools.count()
+
+    def act(step: Step) -> Tensor:
+        nonlocal actions
+        if next(calls) % hold == 0:
+            actions = 2 * torch.rand(shape, generator=generator) - 1
+        return actions.to(device)
+
+    return act
+
+
+# Tables ----------------------------------------------------------------------------------------
+
+
+def _suite_table() -> Table:
+    table = Table(title="The suites of the paper", title_justify="left",
+                  caption="Any {Robot}-{Constraint}-{Number} works, and chains of constraints too: "
+                          "Point-Hazard-8-Pillar-4", caption_justify="left")  # fmt: skip
+    table.add_column("suite", no_wrap=True)
+    for name in ("observation", "action", "constraint", "radius m", "keepout m", "goal m",
+                 "episode steps", "control Hz"):  # fmt: skip
+        table.add_column(name, justify="left" if name == "constraint" else "right")
+    for name in PAPER_SUITES:
+        table.add_row(*_suite_row(name))
+    return table
+
+
+def _suite_row(name: str) -> list[str]:
+    env = make_env(name)
+    constraints = env.suite.constraints
+    return [
+        name,
+        str(env.spec.obs_size),
+        str(env.spec.action_size),
+        ", ".join(f"{c.count} {c.kind}" for c in constraints),
+        ", ".join(f"{c.radius:g}" for c in constraints),
+        ", ".join(f"{c.keepout:g}" for c in constraints),
+        f"{env.suite.robot.goal_radius:g}",
+        str(env.spec.max_episode_steps),
+        f"{1 / env.spec.control_dt:.3g}",
+    ]
+
+
+def _robot_table() -> Table:
+    table = Table(title="The robots", title_justify="left",
+                  caption="Observation: of the robot itself, and all of it in its first kind of "
+                          "suite. Goal: its radius", caption_justify="left")  # fmt: skip
+    table.add_column("robot", no_wrap=True)
+    for name in ("own obs.", "observation", "action", "constraints", "goal m",
+                 "episode steps", "control Hz"):  # fmt: skip
+        table.add_column(name, justify="left" if name == "constraints" else "right")
+    for name in robot_names():
+        table.add_row(*_robot_row(name))
+    return table
+
+
+def _robot_row(name: str) -> list[str]:
+    robot = get_robot(name)
+    env = make_env(f"{name}-{robot.constraints[0]}-1")
+    return [
+        name,
+        str(env.spec.blocks["goal_compass"].start),  # what comes before is the robot's own
+        str(env.spec.obs_size),
+        str(env.spec.action_size),
+        ", ".join(robot.constraints),
+        f"{robot.goal_radius:g}",
+        str(env.spec.max_episode_steps),
+        f"{1 / env.spec.control_dt:.3g}",
+    ]
+
+
+def _summary(env: VecEnv, episodes: list[Episode], running: Tally) -> Table:
+    """What happened, for every constraint; a running episode counts for costs, not for returns."""
+    table = Table(title=f"{env.suite.name}: {len(episodes)} finished episodes", show_header=False,
+                  title_justify="left")  # fmt: skip
+    endings = [e.ending for e in episodes]
+    for ending in sorted(set(endings)):
+        table.add_row(ending, str(endings.count(ending)))
+    if episodes:
+        mean = sum(e.ret for e in episodes) / len(episodes)
+        table.add_row("return, mean of the finished", f"{mean:.3f}")
+    table.add_row("return of the running episode", f"{float(running.ret[0]):.3f}")
+    for i, name in enumerate(env.spec.cost_names):
+        total = sum(e.cost[i] for e in episodes) + float(running.cost[0, i])
+        largest = max([e.cost_max[i] for e in episodes] + [float(running.cost_max[0, i])])
+        table.add_row(f"{name} cost, sum over all steps", f"{total:.3f}")
+        table.add_row(f"{name} cost, largest of any step", f"{largest:.3f}")
+    table.add_row("simulator faults", str(env.faults))
+    return table
+
+
+def _evaluation(found: Evaluation) -> Table:
+    how = "sampled" if found.sampled else "mean"
+    table = Table(title=f"{found.algo} on {found.suite}: {found.episodes} fresh episodes, "
+                        f"{how} actions, seed {found.seed}", show_header=False,
+                  title_justify="left")  # fmt: skip
+    table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
+    table.add_row("goal reached", f"{found.goals:.1%}")
+    table.add_row("episode length", f"{found.length:.0f}")
+    for c in found.constraints:
+        table.add_row(f"{c.name} cost of an episode", f"{c.episode_cost:.4f}")
+        table.add_row(f"{c.name} cost, largest of an episode", f"{c.max_cost:.4f}")
+        table.add_row(f"{c.name} cost, largest of any step", f"{c.worst_cost:.4f}")
+        table.add_row(f"{c.name} cost rate", f"{c.cost_rate:.5f}")
+        table.add_row(f"episodes that violate {c.name}",
+                      f"{c.rate:.1%} (95 % interval {c.low:.1%} to {c.high:.1%})")  # fmt: skip
+    if found.sim_faults:
+        table.add_row("[red]simulator faults[/red]", str(found.sim_faults))
+    return table
+
+
+def _console(stderr: bool = False) -> Console:
+    """A console whose tables keep their columns when the output is not a terminal."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=120)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""The Maximum Markov decision process: running maxima, increments, and episode estimates.
+
+Legend (paper, Section 3.3): C cost of a step, M largest cost of the episode so far,
+D = max(C - M, 0) the increment (eq. 7). The increments of an episode sum to its largest cost, so
+that J_D = E[Σ D] (eq. 8) is the expected maximum cost and needs no discount. All are [m], one for
+each constraint.
+
+Estimating J of the current policy from a rollout [T, B] whose worlds were *not* reset at its start
+------------------------------------------------------------------------------------------------
+Which episodes may be averaged is a trap. In a rollout of few rows and many worlds
+
+* those that *finish* in it are the short ones, as long as the worlds started together. Once their
+  ages have spread, finished episodes are a fair sample, though mostly driven by older policies;
+* those that are *alive* in it are the long ones (a long episode meets more rollouts);
+* those that *start* in it are a fair sample always: whether an episode starts is decided before it
+  begins. What they do after the cut is unknown, and a value function must stand for it.
+
+`episode_mean` is the estimator to train with; `started_mean` and `finished_mean` are the plain
+averages it is compared with. Let K be the number of episodes that start, N = T·B, and
+δ = signal + V(successor) - V(state), V = 0 past an end. Then
+
+    J ≈ mean V(start states) + Σ δ / E,        E = max(K, N / longest age reached).
+
+Along a whole episode δ telescopes to (sum of signal) - V(start), whatever V is. Hence
+
+* if all worlds start at row 0, this is `started_mean` exactly;
+* in a stationary stream of episodes it is unbiased for *any* V, even V = 0, because the rollout is
+  then a fair sample of the steps of an episode and N / K estimates the mean episode length;
+* if V is exact it is unbiased whatever the ages and whatever E is, because δ has mean zero.
+
+So an error needs both: a wrong V *and* worlds of similar age. The bound on E covers rollouts in
+which few or no episodes start: no episode is longer than the ages that occur. V may be discounted;
+that makes it another V, no less valid here, unlike in `started_mean`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def running_maximum(
+    cost: Tensor,
+    ended: Tensor,
+    start: Tensor | None = None,
+    *,
+    cost_lower_bound: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """M before and after the cost of each row, both [T, B, m].
+
+    cost: [T, B, m]; ended: bool [T, B], terminated or truncated.
+    start: [B, m], M before the first row; the lower bound (a fresh episode) when not given.
+    cost_lower_bound: where M starts in each episode. The paper lets the first increment be the
+        first cost. With C >= 0 and M_0 = 0 that is the same rule; with negative costs it would make
+        D depend on more than (s, M), so M starts at the bound instead and J_D measures the maximum
+        above it.
+    """
+    lowest = cost.min() if cost.numel() else cost.new_tensor(cost_lower_bound)
+    if not lowest >= cost_lower_bound:
+        raise ValueError(
+            f"the smallest cost is {float(lowest)}, below {cost_lower_bound}; running maxima start "
+            "there: give non-negative costs, or say cost_lower_bound"
+        )
+    maximum = torch.full_like(cost[0], cost_lower_bound) if start is None else start
+    before, after = torch.empty_like(cost), torch.empty_like(cost)
+    for t in range(len(cost)):
+        before[t] = maximum
+        torch.maximum(maximum, cost[t], out=after[t])
+        maximum = after[t].masked_fill(ended[t].unsqueeze(-1), cost_lower_bound)
+    return before, after
+
+
+def increments(cost: Tensor, before: Tensor) -> Tensor:
+    """D = max(C - M, 0) of each row, [T, B, m] (eq. 7); ``before`` is M before the row's cost."""
+    return (cost - before).clamp_min(0.0)
+
+
+def transformed_increments(
+    before: Tensor, after: Tensor, transform: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """φ(M after) - φ(M before), [T, B, m]: their episode sum is φ(maximum) - φ(start).
+
+    Any non-decreasing φ turns J_D into E[φ(maximum)]: the identity gives D, M > w the probability
+    that the maximum exceeds w, M² the second moment, (M - z)+ the excess above z.
+    """
+    return (transform(after) - transform(before)).to(after.dtype)
+
+
+def episode_age(ended: Tensor, start: Tensor) -> Tensor:
+    """Steps the episode had taken before each row, int64 [T, B]; 0 marks the start of an episode.
+
+    ended: bool [T, B]; start: int [B], the steps taken before the first row.
+    """
+    age = torch.empty(ended.shape, dtype=torch.int64, device=ended.device)
+    current = start.to(torch.int64)
+    for t in range(len(ended)):
+        age[t] = current
+        current = (current + 1).masked_fill(ended[t], 0)
+    return age
+
+
+@dataclass(frozen=True)
+class EpisodeEstimate:
+    """What a rollout says about one episode of the current policy."""
+
+    mean: Tensor
+    """[m] expected sum of the signal over an episode"""
+    episodes: float
+    """E: how many episodes the rollout is worth; divide a sum over the rollout by it"""
+    length: float
+    """N / E: the mean episode length, never infinite"""
+    started: int
+    """episodes that start in the rollout"""
+    finished: int
+    """episodes that end in it"""
+
+
+def episode_mean(
+    signal: Tensor,
+    ended: Tensor,
+    age: Tensor,
+    *,
+    value: Tensor | None = None,
+    next_value: Tensor | None = None,
+    start_value: Tensor | None = None,
+) -> EpisodeEstimate:
+    """Mean episode sum of ``signal``, counting every row once; see the top of this file.
+
+    For J_D give the increments and V_D, for J_C the costs and V_C; without values V = 0.
+
+    signal: [T, B, m]; ended: bool [T, B]; age: int [T, B], see `episode_age`.
+    value, next_value: [T, B, m], V of the state and of its true successor (ignored past an end).
+    start_value: [n, m], V at any n start states, used if no episode starts in the rollout. Start
+        states do not depend on the policy, so those of the first reset will always do.
+    """
+    first = age == 0
+    rows, started, finished = ended.numel(), int(first.sum()), int(ended.sum())
+    longest = int(age.max()) + 1
+    episodes = max(float(started), rows / longest)
+    total = signal.double().sum((0, 1))
+    if value is None or next_value is None:
+        return EpisodeEstimate(total / episodes, episodes, rows / episodes, started, finished)
+
+    tail = torch.where(ended.unsqueeze(-1), torch.zeros_like(next_value), next_value)
+    error = total + (tail.double() - value.double()).sum((0, 1))
+    if started:
+        start_value = value[first]
+    elif start_value is None:
+        raise ValueError(
+            f"none of {rows} rows starts an episode, so V at a start state is not known: give "
+            "start_value, for instance the critic at the observations of the first reset"
+        )
+    mean = start_value.double().mean(0) + error / episodes
+    return EpisodeEstimate(mean, episodes, rows / episodes, started, finished)
+
+
+def started_mean(signal: Tensor, ended: Tensor, age: Tensor, tail_value: Tensor) -> Tensor:
+    """Mean over the episodes that start in the rollout of (signal seen + value of the rest), [m].
+
+    Fair for an exact ``tail_value``; its error enters in full, and in a rollout of few rows the
+    value function is all that speaks. Zero when nothing starts.
+
+    signal [T, B, m]; ended, age [T, B]; tail_value [B, m], V after the last row (0 past an end).
+    """
+    # In each world everything from its first start on belongs to episodes that start here.
+    ours = (age == 0).int().cummax(0).values.bool()
+    cut = (ours[-1] & ~ended[-1]).unsqueeze(-1)
+    seen = torch.where(ours.unsqueeze(-1), signal, torch.zeros_like(signal)).double().sum((0, 1))
+    rest = torch.where(cut, tail_value, torch.zeros_like(tail_value)).double().sum(0)
+    return (seen + rest) / max(int((age == 0).sum()), 1)
+
+
+def finished_mean(total: Tensor, ended: Tensor) -> Tensor:
+    """Plain average of ``total`` over the episodes that end in the rollout, [m]; zero if none does.
+
+    What the published tables report, and what logs show. Fair once the ages of the worlds have
+    spread; until then it sees short episodes only, and it lags behind a changing policy.
+
+    total: [T, B, m], the running sum (or maximum) of each episode; ended: bool [T, B].
+    """
+    return total[ended].double().sum(0) / max(int(ended.sum()), 1)

@@ -1,0 +1,452 @@
+"""Looking at a world: the objects of the task, what the lidars read, and the cost as it comes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from statewise.core import lidar
+from statewise.envs.goal import UNUSED_LIDARS
+from statewise.envs.vec_env import VecEnv
+from statewise.sim.draw import Canvas, DrawError, Mark, View, Window, body_box
+from statewise.sim.scene import ROBOT
+from statewise.types import Step
+
+__all__ = ["Camera", "DrawError", "Episode", "Renderer", "Tally", "VideoFile", "View", "Viewer"]
+
+Camera = Literal["arena", "chase", "top"]
+CAMERAS: tuple[str, ...] = ("arena", "chase", "top")
+VIDEO_FORMATS = (".mp4", ".gif")
+
+RGB = tuple[float, float, float]
+GOAL: RGB = (0.10, 0.72, 0.25)
+HAZARD: RGB = (0.12, 0.32, 0.95)
+PILLAR: RGB = (0.52, 0.30, 0.90)
+RED = (214, 40, 40)
+INK = (34, 38, 46)
+GREY = (120, 126, 138)
+GREEN = (18, 130, 58)
+
+_COLOURS = {"goal_lidar": GOAL, "hazard_lidar": HAZARD, "pillar_lidar": PILLAR}
+_DOT = 0.028
+_FAINT = 0.04
+"""3D lidar bins below this reading are not drawn."""
+_BANNER = 0.8
+"""Seconds for which the end of an episode stays on the picture."""
+
+
+# What happened so far --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A finished episode of one world."""
+
+    world: int
+    steps: int
+    ret: float
+    """Sum of its rewards."""
+    cost: tuple[float, ...]
+    """Sum of its costs, for each constraint."""
+    cost_max: tuple[float, ...]
+    """Its largest cost, for each constraint."""
+    ending: Literal["goal reached", "time limit", "no room for a goal", "simulator fault"]
+
+
+class Tally:
+    """Return and cost of the running episode of every world."""
+
+    def __init__(self, env: VecEnv) -> None:
+        self._limit = env.spec.max_episode_steps
+        self.steps = torch.zeros(env.num_envs, dtype=torch.long)
+        self.ret = torch.zeros(env.num_envs)
+        self.cost = torch.zeros(env.num_envs, env.spec.num_costs)
+        self.cost_max = torch.zeros(env.num_envs, env.spec.num_costs)
+        self.latest: dict[int, Episode] = {}
+        """The last finished episode of each world."""
+
+    def add(self, step: Step) -> list[Episode]:
+        """Count one step of every world; the episodes it ended."""
+        self.steps += 1
+        self.ret += step.reward.cpu()
+        self.cost += step.cost.cpu()
+        self.cost_max = step.cost_max.cpu().clone()
+        ended = step.ended.cpu()
+        episodes = [self._finish(int(world), step) for world in ended.nonzero()[:, 0]]
+        for total in (self.steps, self.ret, self.cost, self.cost_max):
+            total[ended] = 0
+        return episodes
+
+    def _finish(self, world: int, step: Step) -> Episode:
+        steps = int(self.steps[world])
+        ending: Any = "goal reached"
+        if step.sim_fault[world]:
+            ending = "simulator fault"
+        elif step.truncated[world]:
+            ending = "time limit" if steps >= self._limit else "no room for a goal"
+        episode = Episode(world, steps, float(self.ret[world]), tuple(self.cost[world].tolist()),
+                          tuple(self.cost_max[world].tolist()), ending)  # fmt: skip
+        self.latest[world] = episode
+        return episode
+
+
+# Pictures and windows --------------------------------------------------------------------------
+
+
+class Renderer:
+    """Draws the worlds of an environment without a display.
+
+    Give it every step through `follow`, and the readout shows return and cost of the episode too.
+    """
+
+    def __init__(
+        self,
+        env: VecEnv,
+        width: int = 960,
+        height: int = 720,
+        camera: Camera | View = "arena",
+        lidar: bool = True,
+    ) -> None:
+        if isinstance(camera, str) and camera not in CAMERAS:
+            raise ValueError(f"unknown camera {camera!r}: use one of {', '.join(CAMERAS)}")
+        self.env = env
+        self.camera = camera
+        self.lidar = lidar
+        self.tally: Tally | None = None
+        self._canvas = Canvas(env.sim.model, width, height)
+        self._stage = _Stage(env)
+
+    def follow(self, step: Step) -> list[Episode]:
+        """Count a step for the readout; the episodes it ended."""
+        self.tally = self.tally or Tally(self.env)
+        return self.tally.add(step)
+
+    def frame(self, world: int = 0, overlay: bool = True) -> np.ndarray:
+        """A picture of one world as it is now: uint8 `[height, width, 3]`."""
+        now = self._stage.look(world)
+        marks = _objects(self.env, now) + (_lidars(self.env, now) if self.lidar else [])
+        view = self.camera if isinstance(self.camera, View) else self._stage.view(self.camera, now)
+        pixels = self._canvas.draw(now.data, view, marks)
+        return _write_readout(pixels, self.env, now, self.tally) if overlay else pixels
+
+    def robot_box(self, world: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest and highest corner `[3]` of a box around the robot: to aim a camera at it."""
+        return body_box(self.env.sim.model, self.env.sim.data(world), ROBOT)
+
+    def close(self) -> None:
+        self._canvas.close()
+
+    def __enter__(self) -> Renderer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Viewer:
+    """A window on one world. Call `sync` after every step."""
+
+    def __init__(self, env: VecEnv, world: int = 0) -> None:
+        self.env = env
+        self.world = world
+        self.tally: Tally | None = None
+        self._stage = _Stage(env)
+        now = self._stage.look(world)
+        self._window = Window(env.sim.model, now.data, self._stage.view("arena", now))
+
+    @property
+    def is_open(self) -> bool:
+        """Until somebody closes the window."""
+        return self._window.is_open
+
+    def follow(self, step: Step) -> list[Episode]:
+        """Count a step for the readout; the episodes it ended."""
+        self.tally = self.tally or Tally(self.env)
+        return self.tally.add(step)
+
+    def sync(self) -> None:
+        """Show the world as it is now."""
+        now = self._stage.look(self.world)
+        marks = _objects(self.env, now) + _lidars(self.env, now)
+        self._window.sync(now.data, marks, _readout_text(self.env, now, self.tally))
+
+    def close(self) -> None:
+        self._window.close()
+
+
+class VideoFile:
+    """A video that is written frame by frame: .mp4 or .gif, by the name of the file."""
+
+    def __init__(self, path: str | Path, fps: float) -> None:
+        self.path = check_video_path(path)
+        import imageio.v2 as imageio  # takes a while, and only videos need it
+
+        self.frames = 0
+        if self.path.suffix.lower() == ".gif":
+            self._writer = imageio.get_writer(self.path, duration=1000 / fps, loop=0)
+        else:
+            self._writer = imageio.get_writer(
+                self.path, fps=fps, codec="libx264", quality=8, macro_block_size=2
+            )
+
+    def add(self, pixels: np.ndarray) -> None:
+        """Append a picture: uint8 `[height, width, 3]`, all of one size."""
+        self._writer.append_data(pixels)
+        self.frames += 1
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def __enter__(self) -> VideoFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_video_path(path: str | Path) -> Path:
+    """The path, its folder made, once it is sure that a video can be written there."""
+    path = Path(path)
+    if path.suffix.lower() not in VIDEO_FORMATS:
+        raise ValueError(
+            f"cannot write a video named {path.name!r}: end it in {' or '.join(VIDEO_FORMATS)}"
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise ValueError(f"cannot write a video to {path}: {error.strerror or error}") from error
+    return path
+
+
+# What there is to see --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Now:
+    """One world at one moment."""
+
+    data: Any
+    world: int
+    sensors: Tensor
+    """[1, ns]"""
+    objects: Tensor
+    """[1, K, 3] goal, hazards, pillars"""
+    point: np.ndarray
+    """[3] the point of the robot that has to reach the goal"""
+    axes: np.ndarray
+    """[3, 3] its frame: the columns are its axes"""
+    cost: tuple[float, ...]
+
+
+class _Stage:
+    """Looks at worlds and places the camera."""
+
+    def __init__(self, env: VecEnv) -> None:
+        self._env = env
+        self._heading: float | None = None
+
+    def look(self, world: int) -> _Now:
+        env = self._env
+        if not 0 <= world < env.num_envs:
+            raise ValueError(f"there is no world {world}: the environment has {env.num_envs}")
+        env.check_ready("frame")
+        data = env.sim.data(world)
+        sensors = torch.tensor(data.sensordata, dtype=torch.float32).unsqueeze(0)
+        rows = sensors.to(env.device)
+        parts = (env.goal, *env.hazards.unbind(1), *env.pillars.unbind(1))
+        objects = torch.stack([part[world] for part in parts]).unsqueeze(0)
+        _, cost = env.task.measure(rows, objects)
+        named = env.sim.scene.sensors
+        point = env.suite.robot.point
+        values = sensors[0].numpy().astype(np.float64)
+        axes = np.stack([values[named[f"{point}_{axis}"]] for axis in "xyz"], axis=1)
+        return _Now(data, world, rows, objects, values[named[f"{point}_pos"]], axes,
+                    tuple(cost[0].tolist()))  # fmt: skip
+
+    def view(self, camera: str, now: _Now) -> View:
+        """Where the camera stands, given what there is to see."""
+        low, high = body_box(self._env.sim.model, now.data, ROBOT)
+        away = now.point[:2] - np.clip(now.point[:2], -1.4, 1.4)
+        away *= not self._env.suite.robot.pinned
+        x, y = (float(v) for v in 0.7 * away)  # keep a robot in view that leaves the arena
+        back = float(np.linalg.norm(away))
+        if camera == "top":
+            return View((x, y, 0.0), 6.0 + 1.2 * back, 90.0, -89.9)
+        if camera == "chase":
+            size = float(np.linalg.norm(high - low))
+            middle = (low + high) / 2
+            return View((middle[0], middle[1], middle[2]), 1.6 + 1.6 * size,
+                        self._smooth_heading(now), -28.0)  # fmt: skip
+        tall = float(self._env.suite.robot.goal_height[1]) or min(float(high[2]), 1.5)
+        return View((x, y, 0.3 * tall), 5.1 + 0.5 * tall + 0.8 * back, 90.0, -45.0)
+
+    def _smooth_heading(self, now: _Now) -> float:
+        """The robot's heading in degrees, followed slowly: some robots shake theirs."""
+        x, y = now.axes[0, 0], now.axes[1, 0]
+        heading = math.degrees(math.atan2(y, x))
+        if self._heading is None:
+            self._heading = heading
+        turn = (heading - self._heading + 180.0) % 360.0 - 180.0
+        self._heading += 0.08 * turn
+        return self._heading
+
+
+def _objects(env: VecEnv, now: _Now) -> list[Mark]:
+    """Goal and hazards. Pillars are part of physics, and so of the picture already."""
+    spatial, goal_radius = env.suite.robot.spatial, env.suite.robot.goal_radius
+    goal, hazards = now.objects[0, 0], now.objects[0, 1 : 1 + env.task.num_hazards]
+    if spatial:
+        marks = [Mark("sphere", _xyz(goal), (goal_radius, 0.0), (*GOAL, 0.35), 0.2)]
+    else:
+        half = goal_radius / 2
+        marks = [Mark("cylinder", _xyz(goal), (goal_radius, half), (*GOAL, 0.40), 0.2)]
+    radius = next((c.radius for c in env.suite.constraints if c.name == "hazard"), 0.0)
+    for centre in hazards:
+        if spatial:
+            marks.append(Mark("sphere", _xyz(centre), (radius, 0.0), (*HAZARD, 0.28), 0.1))
+        else:
+            marks.append(Mark("cylinder", _xyz(centre), (radius, 0.01), (*HAZARD, 0.50), 0.2))
+    return marks
+
+
+def _lidars(env: VecEnv, now: _Now) -> list[Mark]:
+    """Every lidar as dots around the robot, the larger and brighter the stronger it reads."""
+    obs = env.task.observe(now.sensors, now.objects)[0].cpu()
+    blocks = env.spec.blocks
+    names = [n for n in blocks if n.endswith("_lidar") and n not in UNUSED_LIDARS]
+    low, high = body_box(env.sim.model, now.data, ROBOT)
+    radius = 0.20 if high[2] - low[2] < 0.6 else 0.28
+    marks: list[Mark] = []
+    for ring, name in enumerate(names):
+        readings = obs[blocks[name]].tolist()
+        reach = radius + 0.07 * ring
+        if len(readings) == lidar.PLANAR_BINS:
+            marks += _ring(now, readings, float(high[2]) + 0.12, reach, _COLOURS[name])
+        else:
+            marks += _shell(now, readings, 0.30 + 0.06 * ring, _COLOURS[name])
+    return marks
+
+
+def _ring(now: _Now, readings: Sequence[float], z: float, radius: float, rgb: RGB) -> list[Mark]:
+    heading = math.atan2(now.axes[1, 0], now.axes[0, 0])
+    marks = []
+    for k, reading in enumerate(readings):
+        angle = heading + (k + 0.5) * 2 * math.pi / len(readings)
+        x, y = now.point[0] + radius * math.cos(angle), now.point[1] + radius * math.sin(angle)
+        marks.append(_dot((x, y, z), reading, rgb))
+    return marks
+
+
+def _shell(now: _Now, readings: Sequence[float], radius: float, rgb: RGB) -> list[Mark]:
+    marks = []
+    for k, reading in enumerate(readings):
+        if reading < _FAINT:
+            continue
+        azimuth = (k // lidar.ELEVATION_BINS + 0.5) * 2 * math.pi / lidar.AZIMUTH_BINS
+        elevation = (k % lidar.ELEVATION_BINS + 0.5) * math.pi / lidar.ELEVATION_BINS - math.pi / 2
+        flat = math.cos(elevation)
+        local = (flat * math.cos(azimuth), flat * math.sin(azimuth), math.sin(elevation))
+        x, y, z = now.point + radius * (now.axes @ np.array(local))
+        marks.append(_dot((float(x), float(y), float(z)), reading, rgb))
+    return marks
+
+
+def _dot(pos: tuple[float, float, float], reading: float, rgb: RGB) -> Mark:
+    size = _DOT * (0.4 + 1.1 * reading)
+    return Mark("sphere", pos, (size, 0.0), (*rgb, min(1.0, 0.3 + 1.4 * reading)), 0.4)
+
+
+def _xyz(point: Tensor) -> tuple[float, float, float]:
+    x, y, z = point.tolist()
+    return x, y, z
+
+
+# The readout -----------------------------------------------------------------------------------
+
+
+def _readout_text(env: VecEnv, now: _Now, tally: Tally | None) -> list[tuple[str, str]]:
+    """The readout as lines of a name and a value."""
+    lines = [("suite", env.suite.name), ("time", f"{now.data.time:.2f} s")]
+    if tally is not None:
+        lines.append(("return", f"{float(tally.ret[now.world]):.2f}"))
+    for i, name in enumerate(env.spec.cost_names):
+        lines.append((f"{name} cost", f"{now.cost[i]:.3f}"))
+        if tally is not None:
+            total, most = tally.cost[now.world, i], tally.cost_max[now.world, i]
+            lines.append((f"{name} cost, episode", f"{float(total):.2f}"))
+            lines.append((f"{name} cost, maximum", f"{float(most):.3f}"))
+    if env.faults:
+        lines.append(("simulator faults", str(env.faults)))
+    return lines
+
+
+def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | None) -> np.ndarray:
+    """The picture with time, return and costs in a corner, framed in red while there is cost."""
+    from PIL import Image, ImageDraw, ImageFont  # only readouts need it
+
+    height, width = pixels.shape[:2]
+    unit = height / 800
+    image = Image.fromarray(pixels)
+    draw = ImageDraw.Draw(image, "RGBA")
+    bold = ImageFont.load_default(round(24 * unit))
+    plain = ImageFont.load_default(round(19 * unit))
+    small = ImageFont.load_default(round(16 * unit))
+    costly = any(cost > 0 for cost in now.cost)
+
+    left, top, line = round(18 * unit), round(16 * unit), round(26 * unit)
+    rows = len(env.spec.cost_names) + 3 + (1 if env.faults else 0)
+    panel = (left, top, left + round(330 * unit), top + round(22 * unit) + line * rows)
+    draw.rounded_rectangle(panel, round(10 * unit), fill=(255, 255, 255, 205))
+    x, y = left + round(14 * unit), top + round(8 * unit)
+    columns = [x + round(c * unit) for c in (165, 235, 302)]
+
+    draw.text((x, y), env.suite.name, INK, bold)
+    y += round(32 * unit)
+    draw.text((x, y), f"time {now.data.time:6.2f} s", INK, plain)
+    if tally is not None:
+        ret = f"return {float(tally.ret[now.world]):.2f}"
+        draw.text((columns[2], y), ret, INK, plain, anchor="ra")
+    y += line
+    heads = ("now", "episode", "max") if tally is not None else ("now",)
+    draw.text((x, y), "cost", GREY, small)
+    for column, head in zip(columns, heads, strict=False):
+        draw.text((column, y), head, GREY, small, anchor="ra")
+    for i, name in enumerate(env.spec.cost_names):
+        y += round(24 * unit)
+        values = [now.cost[i]]
+        if tally is not None:
+            values += [float(tally.cost[now.world, i]), float(tally.cost_max[now.world, i])]
+        draw.text((x, y), name, INK, plain)
+        for column, value in zip(columns, values, strict=False):
+            colour = RED if value > 0 else INK
+            draw.text((column, y), f"{value:.3f}", colour, plain, anchor="ra")
+    if env.faults:
+        draw.text((x, y + line), f"simulator faults {env.faults}", RED, plain)
+
+    ended = tally.latest.get(now.world) if tally is not None else None
+    if ended is not None and now.data.time <= _BANNER:
+        text = f"{ended.ending}  ·  return {ended.ret:.2f}, cost {sum(ended.cost):.2f}"
+        colours = {"goal reached": GREEN, "simulator fault": RED}
+        where = (width / 2, height - round(36 * unit))
+        box = draw.textbbox(where, text, bold, anchor="mm")
+        pad = round(12 * unit)
+        draw.rounded_rectangle((box[0] - pad, box[1] - pad, box[2] + pad, box[3] + pad), pad,
+                               fill=(255, 255, 255, 220))  # fmt: skip
+        draw.text(where, text, colours.get(ended.ending, INK), bold, anchor="mm")
+    if costly:
+        draw.rectangle((0, 0, width - 1, height - 1), outline=RED, width=max(3, round(9 * unit)))
+    return np.asarray(image)

@@ -1,0 +1,77 @@
+"""The networks: a Gaussian policy and critics, all tanh MLPs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from statewise.core import gaussian
+
+
+def mlp(inputs: int, hidden: Sequence[int], outputs: int, softplus: bool = False) -> nn.Sequential:
+    """A tanh MLP with a linear head, or a positive one."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(inputs, width), nn.Tanh()]
+        inputs = width
+    layers.append(nn.Linear(inputs, outputs))
+    return nn.Sequential(*layers, nn.Softplus()) if softplus else nn.Sequential(*layers)
+
+
+class GaussianPolicy(nn.Module):
+    """Mean from an MLP, standard deviation the same in every state, no squashing."""
+
+    def __init__(self, inputs: int, actions: int, hidden: Sequence[int], log_std: float) -> None:
+        super().__init__()
+        self.log_std = nn.Parameter(torch.full((actions,), log_std))
+        self.mean = mlp(inputs, hidden, actions)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The mean action `[..., a]` at inputs `[..., n]`."""
+        mean: Tensor = self.mean(x)
+        return mean
+
+    def sample(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """An action `[B, a]` for each input `[B, n]`."""
+        mean = self(x)
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+        return mean + noise * self.log_std.exp()
+
+    def log_prob(self, mean: Tensor, action: Tensor) -> Tensor:
+        return gaussian.log_prob(mean, self.log_std, action)
+
+    @property
+    def layers(self) -> list[nn.Linear]:
+        return [layer for layer in self.mean if isinstance(layer, nn.Linear)]
+
+    def flat(self) -> Tensor:
+        """All parameters as one vector `[P]`: log_std, then weight and bias of each layer."""
+        return torch.cat([p.detach().reshape(-1) for p in self.parameters()])
+
+    def set_flat(self, theta: Tensor) -> None:
+        start = 0
+        with torch.no_grad():
+            for p in self.parameters():
+                p.copy_(theta[start : start + p.numel()].view_as(p))
+                start += p.numel()
+
+
+class ActionSlope(nn.Module):
+    """A model linear in the action: h_i(s)·a for each of m quantities."""
+
+    def __init__(self, inputs: int, actions: int, outputs: int, hidden: Sequence[int]) -> None:
+        super().__init__()
+        self.inputs, self.outputs = inputs, outputs
+        self.slope = mlp(inputs, hidden, outputs * actions)
+
+    def slopes(self, x: Tensor) -> Tensor:
+        """h `[B, m, a]` at inputs `[B, n]`."""
+        slopes: Tensor = self.slope(x).view(len(x), self.outputs, -1)
+        return slopes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """h·a `[B, m]` from inputs and actions side by side, `[B, n + a]`."""
+        slopes = self.slopes(x[:, : self.inputs])
+        return (slopes @ x[:, self.inputs :].unsqueeze(-1)).squeeze(-1)

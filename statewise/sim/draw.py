@@ -1,0 +1,273 @@
+"""Pictures of one world: MuJoCo's renderer without a window, and its viewer with one.
+
+Goals, hazards and readings are no part of physics: they are drawn as `Mark`s on top of it.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import mujoco
+import numpy as np
+
+_HEADLESS = (("egl", "mujoco.egl"), ("osmesa", "mujoco.osmesa"))
+_PACKAGES = "apt install libegl1 libgl1-mesa-dri (EGL) or apt install libosmesa6 (OSMesa)"
+_UPRIGHT = np.eye(3).ravel()
+_MAX_MARKS = 1000
+_SHADOW_REACH = 10.0  # metres
+_HORIZON = 16.0  # metres
+
+
+class DrawError(RuntimeError):
+    """Nothing can be drawn on this machine as it is set up."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A camera that looks at a point. Angles in degrees."""
+
+    lookat: tuple[float, float, float]
+    distance: float
+    azimuth: float = 90.0
+    """Direction it looks in, seen from above: 0 is along x, 90 along y."""
+    elevation: float = -40.0
+    """Negative: it looks down."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something to see that is no part of physics."""
+
+    shape: Literal["sphere", "cylinder"]
+    pos: tuple[float, float, float]
+    size: tuple[float, float]
+    """Radius; half the height of a cylinder."""
+    rgba: tuple[float, float, float, float]
+    emission: float = 0.0
+    """How much it shines by itself, 0 to 1."""
+
+
+class Canvas:
+    """Draws one model into an array, without a display."""
+
+    def __init__(self, model: mujoco.MjModel, width: int, height: int) -> None:
+        if not (16 <= width <= 4096 and 16 <= height <= 4096):
+            raise ValueError(f"a picture of {width} x {height}: give 16 to 4096 pixels each way")
+        self._model = _looks(model, width, height)
+        self._size = (width, height)
+        self._rect = mujoco.MjrRect(0, 0, width, height)
+        self._scene = mujoco.MjvScene(model, maxgeom=_MAX_MARKS + model.ngeom + 100)
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION.value] = False
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_HAZE.value] = True
+        self._option = mujoco.MjvOption()
+        self._camera = mujoco.MjvCamera()
+        self._context: Any = None
+        self._gl: Any = _make_context(width, height)
+        self._gl.make_current()
+        try:
+            font = mujoco.mjtFontScale.mjFONTSCALE_150.value
+            self._context = mujoco.MjrContext(self._model, font)
+        except mujoco.FatalError as error:
+            raise DrawError(_advice(_chosen(), error)) from error
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+
+    def draw(self, data: mujoco.MjData, view: View, marks: Sequence[Mark] = ()) -> np.ndarray:
+        """The picture: uint8 `[height, width, 3]`."""
+        if self._context is None:
+            raise RuntimeError("this renderer is closed: make a new one")
+        _aim(self._camera, view)
+        # The camera first: an endless floor is laid around where it stands.
+        mujoco.mjv_updateCamera(self._model, data, self._camera, self._scene)
+        mujoco.mjv_updateScene(self._model, data, self._option, None, self._camera,
+                               mujoco.mjtCatBit.mjCAT_ALL.value, self._scene)  # fmt: skip
+        _add_marks(self._scene, marks)
+        width, height = self._size
+        pixels = np.empty((height, width, 3), dtype=np.uint8)
+        self._gl.make_current()
+        mujoco.mjr_render(self._rect, self._scene, self._context)
+        mujoco.mjr_readPixels(pixels, None, self._rect, self._context)
+        return np.ascontiguousarray(pixels[::-1])
+
+    def close(self) -> None:
+        if self._context is not None:
+            self._gl.make_current()
+            self._context.free()
+            self._gl.free()
+            self._context = None
+
+
+class Window:
+    """MuJoCo's viewer showing one world that somebody else steps."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, view: View) -> None:
+        _check_display()
+        viewer = importlib.import_module("mujoco.viewer")
+        self._model, self._data = model, data
+        try:
+            self._handle = viewer.launch_passive(
+                model, data, show_left_ui=False, show_right_ui=False
+            )
+        except RuntimeError as error:  # macOS wants its own Python for windows
+            raise DrawError(f"cannot open a window: {error}") from error
+        with self._handle.lock():
+            _aim(self._handle.cam, view)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._handle.is_running())
+
+    def sync(
+        self, data: mujoco.MjData, marks: Sequence[Mark], text: Sequence[tuple[str, str]]
+    ) -> None:
+        """Show a state, marks, and lines of text in two columns."""
+        if not self.is_open:
+            return
+        with self._handle.lock():
+            mujoco.mj_copyData(self._data, self._model, data)
+            self._handle.user_scn.ngeom = 0
+            _add_marks(self._handle.user_scn, marks)
+        left, right = ("\n".join(column) for column in zip(*text, strict=True))
+        self._handle.set_texts((None, None, left, right))
+        self._handle.sync()
+
+    def close(self) -> None:
+        self._handle.close()
+
+
+def body_box(
+    model: mujoco.MjModel, data: mujoco.MjData, prefix: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest corner `[3]` of the bodies whose names start so (their bounding balls)."""
+    low, high = np.full(3, np.inf), np.full(3, -np.inf)
+    for i in range(model.ngeom):
+        if not model.body(model.geom_bodyid[i]).name.startswith(prefix):
+            continue
+        centre, half = model.geom_aabb[i, :3], model.geom_aabb[i, 3:]
+        turn = data.geom_xmat[i].reshape(3, 3)
+        middle, reach = data.geom_xpos[i] + turn @ centre, np.abs(turn) @ half
+        low, high = np.minimum(low, middle - reach), np.maximum(high, middle + reach)
+    return low, high
+
+
+def _aim(camera: Any, view: View) -> None:
+    camera.type = mujoco.mjtCamera.mjCAMERA_FREE.value
+    camera.lookat[:] = view.lookat
+    camera.distance, camera.azimuth, camera.elevation = view.distance, view.azimuth, view.elevation
+
+
+def _add_marks(scene: Any, marks: Sequence[Mark]) -> None:
+    kinds = {
+        "sphere": mujoco.mjtGeom.mjGEOM_SPHERE.value,
+        "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER.value,
+    }
+    for mark in marks[: scene.maxgeom - scene.ngeom]:
+        geom = scene.geoms[scene.ngeom]
+        mujoco.mjv_initGeom(geom, kinds[mark.shape], np.array([*mark.size, 0.0]),
+                            np.array(mark.pos, dtype=np.float64), _UPRIGHT,
+                            np.array(mark.rgba, dtype=np.float32))  # fmt: skip
+        geom.emission = mark.emission
+        geom.category = mujoco.mjtCatBit.mjCAT_DECOR.value  # casts no shadow
+        scene.ngeom += 1
+
+
+def _looks(model: mujoco.MjModel, width: int, height: int) -> mujoco.MjModel:
+    """A copy of the model made for pictures; the physics of the model itself is left alone.
+
+    The floor has no end, as in physics. The buffer has exactly the picture's size, as clearing a
+    larger one is slow. Shadows reach over the whole arena, whatever the size of the robot.
+    """
+    looks = copy.copy(model)
+    looks.geom_size[looks.geom_type == mujoco.mjtGeom.mjGEOM_PLANE.value, :2] = 0.0
+    vis = looks.vis
+    vis.global_.offwidth, vis.global_.offheight = width, height
+    vis.map.shadowclip = _SHADOW_REACH / model.stat.extent
+    vis.map.zfar = _HORIZON / model.stat.extent
+    vis.quality.shadowsize = 4096 if width > 1000 else 2048  # half the time for videos
+    vis.quality.numslices, vis.quality.numstacks = 40, 20
+    vis.headlight.diffuse[:] = 0.32
+    vis.rgba.haze[:] = (0.95, 0.96, 0.98, 1.0)
+    return looks
+
+
+# OpenGL ----------------------------------------------------------------------------------------
+
+
+def _make_context(width: int, height: int) -> Any:
+    """An OpenGL context: the one MUJOCO_GL names, else EGL, else OSMesa."""
+    if _chosen() or platform.system() != "Linux":
+        return _default_context(_chosen(), width, height)
+    problems = []
+    for name, module in _HEADLESS:
+        try:
+            return _try_context(name, module, width, height)
+        except _gl_errors() as error:
+            problems.append(f"{name.upper()}: {_first_line(error)}")
+            _forget_opengl(module)
+    raise DrawError(
+        f"no way to draw without a display ({'; '.join(problems)}). On Debian: {_PACKAGES}"
+    )
+
+
+def _chosen() -> str:
+    return os.environ.get("MUJOCO_GL", "").strip().lower()
+
+
+def _try_context(name: str, module: str, width: int, height: int) -> Any:
+    context = importlib.import_module(module).GLContext(width, height)
+    context.make_current()
+    os.environ["MUJOCO_GL"] = name  # MuJoCo's C library loads its functions by it
+    return context
+
+
+def _default_context(chosen: str, width: int, height: int) -> Any:
+    """The context of MuJoCo's own choice, made when mujoco was imported."""
+    try:
+        if chosen in dict(_HEADLESS):
+            return importlib.import_module(dict(_HEADLESS)[chosen]).GLContext(width, height)
+        return importlib.import_module("mujoco.gl_context").GLContext(width, height)
+    except _gl_errors() as error:
+        raise DrawError(_advice(chosen, error)) from error
+
+
+def _advice(chosen: str, error: Exception) -> str:
+    hint = f"MUJOCO_GL={chosen} does not work here" if chosen else "OpenGL does not work here"
+    return (
+        f"{hint} ({_first_line(error)}). Unset MUJOCO_GL to let EGL or OSMesa be chosen; "
+        f"on Debian: {_PACKAGES}"
+    )
+
+
+def _forget_opengl(module: str) -> None:
+    """PyOpenGL binds to one platform when imported: forget it, so that the next can be tried."""
+    os.environ.pop("PYOPENGL_PLATFORM", None)
+    for name in [n for n in sys.modules if n.split(".")[0] == "OpenGL" or n.startswith(module)]:
+        del sys.modules[name]
+
+
+def _gl_errors() -> tuple[type[Exception], ...]:
+    """All the ways in which a missing or broken OpenGL library shows."""
+    known = (ImportError, OSError, AttributeError, TypeError, RuntimeError)
+    try:
+        return (*known, importlib.import_module("OpenGL.error").Error)
+    except ImportError:
+        return known
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0] or type(error).__name__
+
+
+def _check_display() -> None:
+    """Raise DrawError without a display: MuJoCo's viewer would wait for its window for ever."""
+    headless = not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    if platform.system() == "Linux" and headless:
+        raise DrawError("no display to open a window on: write a video instead (--video out.mp4)")
+    if not importlib.import_module("glfw").init():
+        raise DrawError("cannot open a window on this display: write a video instead")

@@ -1,0 +1,1 @@
+"""Collect, update, log, save, evaluate."""

@@ -1,0 +1,111 @@
+"""`statewise.train(...)`: the same as the command, from Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from statewise.algos import get_algorithm
+from statewise.algos.base import Settings
+from statewise.training import loop
+from statewise.training.evaluate import Evaluation, world_count
+from statewise.training.evaluate import evaluate as evaluate_policy
+from statewise.training.loop import Training, TrainSettings
+from statewise.training.policy import load_policy
+from statewise.training.trackers import Tracker, trackers
+from statewise.training.view import View
+
+
+def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) -> Path:
+    """Train, and return the run folder.
+
+    `settings` are fields of `TrainSettings` (seed, steps, num_envs, out, ...) or of the algorithm's
+    own settings (cost_limit, target_kl, ...). `statewise train --help` lists and explains them.
+    """
+    kind = get_algorithm(algo)
+    train_names = {f.name for f in dataclasses.fields(TrainSettings)}
+    own_names = {f.name for f in dataclasses.fields(kind.settings_class)}
+    for name in settings:
+        if name not in train_names | own_names:
+            close = difflib.get_close_matches(name, train_names | own_names, n=3, cutoff=0.5)
+            hint = f"Did you mean {' or '.join(close)}? " if close else ""
+            raise ValueError(
+                f"unknown setting {name!r}. {hint}`statewise train --algo {kind.name} --help` "
+                f"lists all"
+            )
+    chosen = {k: v for k, v in settings.items() if k in train_names}
+    own = {k: v for k, v in settings.items() if k in own_names}
+    if isinstance(own.get("cost_limit"), int | float):
+        own["cost_limit"] = (float(own["cost_limit"]),)
+    train_settings = TrainSettings(suite=suite, algo=algo, **chosen)
+    return start(train_settings, kind.settings_class(**own), quiet)
+
+
+def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False) -> Path:
+    """Train from the beginning; the run folder."""
+    return go(Training.start(settings, algo_settings), quiet)
+
+
+def resume(path: str | Path, quiet: bool = False) -> Path:
+    """Continue a run from its last checkpoint; the run folder."""
+    return go(Training.resume(Path(path)), quiet)
+
+
+def evaluate(
+    path: str | Path,
+    episodes: int = 1000,
+    seed: int = 7,
+    sampled: bool = False,
+    threshold: float = 0.0,
+    suite: str | None = None,
+    best_safe: bool = False,
+) -> Evaluation:
+    """Run the policy of a run folder for fresh episodes, and say how good and how safe it is.
+
+    suite: evaluate in another suite than the one it was trained in (its sizes must fit).
+    """
+    policy = load_policy(path, best_safe)
+    settings = dataclasses.replace(
+        policy.settings,
+        suite=suite or policy.settings.suite,
+        num_envs=world_count(episodes),
+        seed=seed,
+        device="cpu",
+    )
+    env = loop.build_env(settings)
+    policy.check(env.spec)
+    return evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold)
+
+
+def go(training: Training, quiet: bool) -> Path:
+    """Run what is left of a training, with everything that watches it."""
+    console = Console(quiet=quiet)
+    path, settings = training.folder.path, training.settings
+    if training.finished:
+        console.print(f"{path} is finished: {training.epoch} epochs")
+        return path
+    console.print(
+        f"{settings.algo} on {settings.suite}, seed {settings.seed}: {settings.epochs} epochs of "
+        f"{settings.steps_per_epoch:,} steps in {settings.num_envs} worlds on {settings.device}, "
+        f"into {path}"
+    )
+    with View(training, console) as view:
+        watchers: list[Tracker] = [*trackers(training), view]
+
+        def report(metrics: dict[str, Any]) -> None:
+            for watch in watchers:
+                watch(metrics)
+
+        finished = loop.run(training, report)
+    if finished:
+        console.print(f"finished: {path}")
+    else:
+        console.print(
+            f"stopped after epoch {training.epoch} and saved. Continue with\n"
+            f"  statewise train --resume {path}"
+        )
+    return path

@@ -1,0 +1,145 @@
+"""Rollouts: the policy in its worlds, and the episodes that finish there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from statewise.algos import Algorithm
+from statewise.sim.cpu import one_torch_thread
+from statewise.types import Act, EnvSpec, Rollout, Step
+
+
+class Env(Protocol):
+    """What training asks of an environment: a `VecEnv`, or an adapter for someone else's."""
+
+    spec: EnvSpec
+    num_envs: int
+    device: torch.device
+    faults: int
+
+    def reset(self, seed: int | None = None) -> Step: ...
+
+    def step(self, action: Tensor) -> Step: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """k finished episodes, in the order they ended."""
+
+    returns: Tensor
+    """[k] sum of rewards"""
+    cost: Tensor
+    """[k, m] sum of each cost"""
+    cost_max: Tensor
+    """[k, m] largest of each cost"""
+    length: Tensor
+    """[k] steps"""
+    terminated: Tensor
+    """[k] by the task; the others ran out of time"""
+    fault: Tensor
+    """[k] by a simulator fault"""
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+
+class Collector:
+    """Steps an environment with an algorithm. Episodes run on from one rollout to the next."""
+
+    def __init__(self, env: Env, algo: Algorithm, seed: int) -> None:
+        self.env, self.algo = env, algo
+        self.generator = torch.Generator(env.device).manual_seed(seed)
+        """For the noise of actions."""
+        self._step: Step | None = None
+        b, m = env.num_envs, env.spec.num_costs
+        self._age = torch.zeros(b, dtype=torch.long, device=env.device)
+        self._return = torch.zeros(b, device=env.device)
+        self._cost = torch.zeros(b, m, device=env.device)
+
+    def collect(self, horizon: int) -> tuple[Rollout, Episodes]:
+        """`horizon` steps of every world, and the episodes that ended in them."""
+        step = self._step or self.env.reset()
+        before: list[Step] = []
+        acts: list[Act] = []
+        after: list[Step] = []
+        with one_torch_thread():
+            for _ in range(horizon):
+                act = self.algo.act(step, self.generator)
+                before.append(step)
+                acts.append(act)
+                step = self.env.step(act.executed)
+                after.append(step)
+        self._step = step
+        rollout = self._stack(before, acts, after)
+        return rollout, self._finish(rollout)
+
+    def _stack(self, before: list[Step], acts: list[Act], after: list[Step]) -> Rollout:
+        ended = torch.stack([s.ended for s in after])
+        age = torch.empty(ended.shape, dtype=torch.long, device=ended.device)
+        for t, over in enumerate(ended):
+            age[t] = self._age
+            self._age = (self._age + 1).masked_fill(over, 0)
+        return Rollout(
+            obs=torch.stack([s.obs for s in before]),
+            next_obs=torch.stack([s.final_obs for s in after]),
+            action=torch.stack([a.action for a in acts]),
+            executed=torch.stack([a.executed for a in acts]),
+            reward=torch.stack([s.reward for s in after]),
+            cost=torch.stack([s.cost for s in after]),
+            last_cost=torch.stack([s.cost.masked_fill(s.ended.unsqueeze(-1), 0.0) for s in before]),
+            cost_max_before=torch.stack([s.cost_max_before for s in after]),
+            cost_max=torch.stack([s.cost_max for s in after]),
+            terminated=torch.stack([s.terminated for s in after]),
+            truncated=torch.stack([s.truncated for s in after]),
+            sim_fault=torch.stack([s.sim_fault for s in after]),
+            age=age,
+        )
+
+    def _finish(self, rollout: Rollout) -> Episodes:
+        """The episodes that ended, with what they gathered in earlier rollouts."""
+        ended = rollout.ended
+        gathered = torch.cat([rollout.reward.unsqueeze(-1), rollout.cost], dim=-1)
+        carried = torch.cat([self._return.unsqueeze(-1), self._cost], dim=-1)
+        totals = torch.empty_like(gathered)
+        for t, over in enumerate(ended):
+            totals[t] = carried + gathered[t]
+            carried = totals[t].masked_fill(over.unsqueeze(-1), 0.0)
+        self._return, self._cost = carried[:, 0], carried[:, 1:]
+        return Episodes(
+            returns=totals[ended][:, 0],
+            cost=totals[ended][:, 1:],
+            cost_max=rollout.cost_max[ended],
+            length=rollout.age[ended] + 1,
+            terminated=rollout.terminated[ended],
+            fault=rollout.sim_fault[ended],
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "env": self.env.state_dict(),
+            "generator": self.generator.get_state(),
+            "step": None if self._step is None else dict(vars(self._step)),
+            "age": self._age,
+            "return": self._return,
+            "cost": self._cost,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.env.load_state_dict(state["env"])
+        self.generator.set_state(state["generator"].cpu())
+        self._step = None if state["step"] is None else Step(**state["step"])
+        self._age, self._return, self._cost = state["age"], state["return"], state["cost"]
+        fresh = getattr(self.env, "fresh_step", lambda: None)()
+        if fresh is not None:  # the worlds could not be restored, and began new episodes
+            self._step = fresh
+            self._age = torch.zeros_like(self._age)
+            self._return = torch.zeros_like(self._return)
+            self._cost = torch.zeros_like(self._cost)

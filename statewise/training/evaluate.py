@@ -1,0 +1,154 @@
+"""How good and how safe a policy is: fresh episodes, exact intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from statewise.algos import Algorithm
+from statewise.core.statistics import rate_interval
+from statewise.sim.cpu import one_torch_thread
+from statewise.training.collect import Env, Episodes
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One constraint over the episodes of an evaluation."""
+
+    name: str
+    episode_cost: float
+    """Mean sum of costs"""
+    max_cost: float
+    """Mean of the largest cost"""
+    worst_cost: float
+    """Largest cost of any step"""
+    cost_rate: float
+    """Mean cost of a step"""
+    violations: int
+    """Episodes with a step whose cost exceeds the threshold"""
+    rate: float
+    low: float
+    high: float
+    """Exact 95 % interval (Clopper-Pearson) of the violation rate"""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found."""
+
+    suite: str
+    algo: str
+    episodes: int
+    seed: int
+    sampled: bool
+    threshold: float
+    mean_return: float
+    return_std: float
+    length: float
+    goals: float
+    """Share of the episodes that the task ended (goal reached), not time or a fault"""
+    sim_faults: int
+    constraints: tuple[Violation, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def evaluate(
+    algo: Algorithm,
+    env: Env,
+    episodes: int,
+    seed: int,
+    sampled: bool = False,
+    threshold: float = 0.0,
+) -> Evaluation:
+    """Run the policy for `episodes` fresh episodes and describe them.
+
+    sampled: draw actions from the policy instead of taking its mean.
+    threshold: a step violates a constraint if its cost is above this.
+    """
+    if episodes < 1:
+        raise ValueError(f"episodes is {episodes}: ask for at least 1")
+    found = run_episodes(algo, env, episodes, seed, sampled)
+    steps = int(found.length.sum())
+    constraints = []
+    for i, name in enumerate(env.spec.cost_names):
+        largest = found.cost_max[:, i]
+        count = int((largest > threshold).sum())
+        interval = rate_interval(count, episodes)
+        constraints.append(
+            Violation(
+                name=name,
+                episode_cost=float(found.cost[:, i].mean()),
+                max_cost=float(largest.mean()),
+                worst_cost=float(largest.max()),
+                cost_rate=float(found.cost[:, i].sum()) / steps,
+                violations=count,
+                rate=interval.estimate,
+                low=interval.low,
+                high=interval.high,
+            )
+        )
+    return Evaluation(
+        suite=env.spec.name,
+        algo=algo.name,
+        episodes=episodes,
+        seed=seed,
+        sampled=sampled,
+        threshold=threshold,
+        mean_return=float(found.returns.mean()),
+        return_std=float(found.returns.std(correction=0)),
+        length=float(found.length.float().mean()),
+        goals=float((found.terminated & ~found.fault).float().mean()),
+        sim_faults=int(found.fault.sum()),
+        constraints=tuple(constraints),
+    )
+
+
+def run_episodes(
+    algo: Algorithm, env: Env, episodes: int, seed: int, sampled: bool = False
+) -> Episodes:
+    """Exactly `episodes` episodes, equally many from each world.
+
+    Each world has its quota before the first step: taking whichever finish first would prefer the
+    short ones.
+    """
+    b, m = env.num_envs, env.spec.num_costs
+    quota = torch.full((b,), episodes // b)
+    quota[: episodes % b] += 1
+    quota = quota.to(env.device)
+    generator = torch.Generator(env.device).manual_seed(seed) if sampled else None
+    total = torch.zeros(b, 1 + m, device=env.device)
+    length = torch.zeros(b, dtype=torch.long, device=env.device)
+    done = torch.zeros(b, dtype=torch.long, device=env.device)
+    parts: list[Episodes] = []
+    step = env.reset(seed=seed)
+    with one_torch_thread():
+        while bool((done < quota).any()):
+            step = env.step(algo.act(step, generator).executed)
+            total += torch.cat([step.reward.unsqueeze(1), step.cost], dim=1)
+            length += 1
+            counted = step.ended & (done < quota)
+            if bool(counted.any()):
+                parts.append(
+                    Episodes(
+                        total[counted, 0],
+                        total[counted, 1:],
+                        step.cost_max[counted],
+                        length[counted],
+                        step.terminated[counted],
+                        step.sim_fault[counted],
+                    )
+                )
+            done += step.ended
+            total.masked_fill_(step.ended.unsqueeze(1), 0.0)
+            length.masked_fill_(step.ended, 0)
+    return Episodes(*(torch.cat([getattr(p, f) for p in parts]) for f in Episodes.__annotations__))
+
+
+def world_count(episodes: int, most: int = 256) -> int:
+    """Worlds to evaluate in: each runs about four episodes."""
+    return max(1, min(most, math.ceil(episodes / 4)))

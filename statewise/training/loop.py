@@ -1,0 +1,331 @@
+"""Training: collect, update, write down, and again. The state is whole at every epoch's end."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import tyro
+
+from statewise.algos import Algorithm, get_algorithm
+from statewise.algos.base import Settings
+from statewise.envs.imports import import_env, import_modules
+from statewise.envs.vec_env import make_env
+from statewise.training import checkpoint
+from statewise.training.collect import Collector, Env, Episodes
+from statewise.training.run_folder import RunFolder
+from statewise.types import Rollout
+from statewise.version import __version__
+
+log = logging.getLogger("statewise")
+
+LONG_ROBOTS = ("Ant", "Walker", "Humanoid")
+"""Trained for 1000 epochs in the paper; the others for 200."""
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What to train, for how long, where. Each algorithm has settings of its own beside these."""
+
+    suite: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
+    """A suite such as Point-Hazard-8, or gym:ID for any Gymnasium environment with a cost."""
+    algo: str = "scpo"
+    """scpo, trpo, cpo, pcpo, trpo_lag, trpo_fac, trpo_ipo, trpo_sl or trpo_usl."""
+    seed: int = 0
+    """Decides the networks, the layouts and the noise."""
+    steps: int = 0
+    """Environment steps in all; 0: the paper's 6 million (30 million for Ant, Walker, Humanoid)."""
+    steps_per_epoch: int = 30_000
+    """Environment steps between two updates, rounded to a whole number for each world."""
+    num_envs: int = 0
+    """Worlds; 0: 128 on the CPU."""
+    device: str = "auto"
+    """cpu or auto."""
+    threads: int = 0
+    """Physics threads; 0: all cores."""
+    compact: bool = False
+    """Leave out the observation blocks that are always zero."""
+    continuing: bool = False
+    """Move the goal when it is reached and go on, instead of ending the episode."""
+    imports: Annotated[tuple[str, ...], tyro.conf.arg(name="import")] = ()
+    """Modules to import first, such as the one that registers your environment or robot."""
+    out: str = "runs"
+    """Runs go to OUT/SUITE/ALGO/seed-SEED."""
+    checkpoint_every: int = 10
+    """Epochs between two checkpoints."""
+    keep_checkpoints: int = 3
+    """Checkpoints kept, beside the best safe policy."""
+    tensorboard: bool = True
+    """Write TensorBoard files beside the metrics."""
+    wandb: bool = False
+    """Log to Weights & Biases as well (needs the extra `wandb`)."""
+
+    def resolved(self) -> TrainSettings:
+        """With every default filled in; impossible combinations raise ValueError."""
+        robot = self.suite.split("-")[0]
+        steps = self.steps or (30_000_000 if robot in LONG_ROBOTS else 6_000_000)
+        num_envs = self.num_envs or 128
+        if num_envs < 1 or steps < 1 or self.steps_per_epoch < 1:
+            raise ValueError(
+                f"steps ({steps}), steps_per_epoch ({self.steps_per_epoch}) and num_envs "
+                f"({num_envs}) must be positive"
+            )
+        if num_envs > self.steps_per_epoch:
+            raise ValueError(
+                f"{num_envs} worlds are more than the {self.steps_per_epoch} steps of an epoch: "
+                f"each world needs at least one; lower --num-envs or raise --steps-per-epoch"
+            )
+        per_epoch = round(self.steps_per_epoch / num_envs) * num_envs
+        if abs(per_epoch - self.steps_per_epoch) > 0.05 * self.steps_per_epoch:
+            low = self.steps_per_epoch // num_envs * num_envs
+            raise ValueError(
+                f"an epoch of {self.steps_per_epoch} steps is not divisible by {num_envs} worlds: "
+                f"use --steps-per-epoch {low} or {low + num_envs}"
+            )
+        if self.checkpoint_every < 1 or self.keep_checkpoints < 1:
+            raise ValueError(
+                f"checkpoint_every ({self.checkpoint_every}) and keep_checkpoints "
+                f"({self.keep_checkpoints}) must be at least 1"
+            )
+        algo = get_algorithm(self.algo).name
+        device = "cpu" if self.device == "auto" else self.device
+        return dataclasses.replace(
+            self,
+            algo=algo,
+            steps=steps,
+            steps_per_epoch=per_epoch,
+            num_envs=num_envs,
+            device=device,
+        )
+
+    @property
+    def epochs(self) -> int:
+        return math.ceil(self.steps / self.steps_per_epoch)
+
+    @property
+    def folder(self) -> Path:
+        name = self.suite.replace(":", "-").replace("/", "-")
+        return Path(self.out) / name / self.algo / f"seed-{self.seed}"
+
+
+class Training:
+    """One run, from its first epoch or from a checkpoint."""
+
+    def __init__(self, settings: TrainSettings, algo_settings: Settings, folder: RunFolder) -> None:
+        self.settings, self.folder = settings, folder
+        self.env = build_env(settings)
+        kind = get_algorithm(settings.algo)
+        self.algo: Algorithm = kind(
+            self.env.spec, algo_settings, settings.epochs, settings.seed, settings.device
+        )
+        self.collector = Collector(self.env, self.algo, settings.seed + 1)
+        self.epoch = 0
+        self.steps = 0
+        self.seconds = 0.0
+        self.cost_total = [0.0] * self.env.spec.num_costs
+        self.best: tuple[float, float] | None = None
+
+    @classmethod
+    def start(cls, settings: TrainSettings, algo_settings: Settings) -> Training:
+        """A new run in a folder of its own."""
+        settings = settings.resolved()
+        # Built before the folder is made, so that a mistake leaves nothing behind.
+        training = cls(settings, algo_settings, RunFolder(settings.folder))
+        spec = dataclasses.asdict(training.env.spec)
+        spec["blocks"] = {name: (s.start, s.stop) for name, s in spec["blocks"].items()}
+        config = {
+            "statewise": __version__,
+            "train": dataclasses.asdict(settings),
+            "algorithm": dataclasses.asdict(algo_settings),
+            "spec": spec,
+        }
+        training.folder = RunFolder.create(settings.folder, config)
+        return training
+
+    @classmethod
+    def resume(cls, path: Path) -> Training:
+        """Continue a run from its newest whole checkpoint."""
+        folder = RunFolder.open(path)
+        settings, algo_settings = read_config(folder.config())
+        saved_at, state = folder.load(settings.device)
+        training = cls(settings, algo_settings, folder)
+        training.load_state_dict(state)
+        folder.rewind(training.epoch)
+        log.info("continuing %s after epoch %d (%s)", path, training.epoch, saved_at.name)
+        return training
+
+    @property
+    def finished(self) -> bool:
+        return self.epoch >= self.settings.epochs
+
+    def run_epoch(self) -> dict[str, Any]:
+        """Collect, update, write down; returns the epoch's metrics."""
+        start = time.perf_counter()
+        horizon = self.settings.steps_per_epoch // self.settings.num_envs
+        rollout, episodes = self.collector.collect(horizon)
+        collected = time.perf_counter()
+        learned = self.algo.update(rollout)
+        done = time.perf_counter()
+
+        self.epoch += 1
+        self.steps += rollout.size
+        self.seconds += done - start
+        times = {"collect_seconds": collected - start, "update_seconds": done - collected}
+        metrics = self._describe(rollout, episodes) | learned | times
+        metrics["seconds"] = self.seconds
+        metrics["steps_per_second"] = rollout.size / (done - start)
+        metrics["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        self.folder.log_metrics(metrics)
+        self.folder.log_episodes(self.epoch, episodes, self.env.spec.cost_names)
+        self._keep_best(metrics, len(episodes))
+        if self.epoch % self.settings.checkpoint_every == 0 or self.finished:
+            self.save()
+        return metrics
+
+    def _describe(self, rollout: Rollout, episodes: Episodes) -> dict[str, Any]:
+        """The paper's metrics and their like, from the rollout and its finished episodes."""
+        metrics: dict[str, Any] = {
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "episodes": len(episodes),
+            "running_episodes": int((~rollout.ended[-1]).sum()),
+            "timeouts": int((~episodes.terminated).sum()),
+            "sim_faults": self.env.faults,
+            "return": _mean(episodes.returns),
+            "return_std": _std(episodes.returns),
+            "episode_length": _mean(episodes.length.float()),
+        }
+        for i, name in enumerate(self.env.spec.cost_names):
+            self.cost_total[i] += float(rollout.cost[..., i].double().sum())
+            cost, largest = episodes.cost[:, i], episodes.cost_max[:, i]
+            metrics |= {
+                f"episode_cost_{name}": _mean(cost),
+                f"episode_cost_std_{name}": _std(cost),
+                f"max_cost_{name}": _mean(largest),
+                f"max_cost_p95_{name}": _quantile(largest, 0.95),
+                f"violation_rate_{name}": _mean((largest > 0).float()),
+                f"cost_rate_{name}": self.cost_total[i] / self.steps,
+                f"epoch_cost_rate_{name}": float(rollout.cost[..., i].mean()),
+            }
+        for whole in ("episode_cost", "max_cost", "cost_rate", "epoch_cost_rate"):
+            parts = [metrics[f"{whole}_{name}"] for name in self.env.spec.cost_names]
+            metrics[whole] = None if None in parts else sum(parts)
+        return metrics
+
+    def _keep_best(self, metrics: dict[str, Any], episodes: int) -> None:
+        """Keep the policy that collected the safest, then the best-paid, epoch so far."""
+        if episodes < 50 or metrics["return"] is None:
+            return
+        # To a hundredth: safer beats better, but not for the noise of a few episodes.
+        score = (-round(metrics["max_cost"] or 0.0, 2), metrics["return"])
+        if self.best is None or score > self.best:
+            self.best = score
+            state = {"algo": self.algo.state_dict(), "epoch": self.epoch}
+            checkpoint.save(self.folder.checkpoints / "best-safe.ckpt", state)
+
+    def save(self) -> Path:
+        """Write a checkpoint of everything."""
+        return self.folder.save(self.epoch, self.state_dict(), self.settings.keep_checkpoints)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "cost_total": self.cost_total,
+            "best": self.best,
+            "algo": self.algo.state_dict(),
+            "collector": self.collector.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]
+        self.cost_total, self.best = state["cost_total"], state["best"]
+        self.algo.load_state_dict(state["algo"])
+        self.collector.load_state_dict(state["collector"])
+
+
+def run(training: Training, report: Callable[[dict[str, Any]], None]) -> bool:
+    """Run all epochs that are left, reporting each; False if Ctrl-C stopped it (and it was saved).
+
+    The first Ctrl-C lets the epoch finish and saves; the second stops at once.
+    """
+    with _stop_on_interrupt() as stopped:
+        while not training.finished and not stopped():
+            report(training.run_epoch())
+    if not training.finished:
+        training.save()
+    training.folder.close()
+    return training.finished
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    pressed = False
+
+    def handler(signum: int, frame: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+        log.warning("stopping after this epoch; press Ctrl-C again to stop at once")
+
+    try:
+        previous = signal.signal(signal.SIGINT, handler)
+    except ValueError:  # not in the main thread: nobody presses Ctrl-C there
+        yield lambda: False
+        return
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def build_env(settings: TrainSettings) -> Env:
+    """The environment a run trains in."""
+    import_modules(settings.imports)
+    if settings.suite.startswith("gym:"):
+        return import_env(settings.suite, settings.num_envs, settings.seed, device=settings.device)
+    return make_env(
+        settings.suite,
+        settings.num_envs,
+        settings.seed,
+        settings.device,
+        settings.compact,
+        settings.continuing,
+        settings.threads,
+    )
+
+
+def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
+    """The settings a run was started with."""
+    train, own = (_with_tuples(config[part]) for part in ("train", "algorithm"))
+    settings = TrainSettings(**train)
+    return settings, get_algorithm(settings.algo).settings_class(**own)
+
+
+def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as they were before JSON made lists of tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+
+
+def _mean(values: torch.Tensor) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _std(values: torch.Tensor) -> float | None:
+    return float(values.std(correction=0)) if len(values) else None
+
+
+def _quantile(values: torch.Tensor, q: float) -> float | None:
+    return float(values.quantile(q)) if len(values) else None

@@ -1,0 +1,110 @@
+"""A trained policy to call from one's own code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from statewise.algos import Algorithm, get_algorithm
+from statewise.training import checkpoint
+from statewise.training.loop import TrainSettings, read_config
+from statewise.training.run_folder import RunFolder, RunFolderError
+from statewise.types import EnvSpec, Step
+
+
+class Policy:
+    """A policy for one robot, with the running maximum cost that it reads beside the observation.
+
+    policy = statewise.load_policy("runs/Point-Hazard-8/scpo/seed-0")
+    policy.reset()                       # an episode begins: the maximum is 0
+    action = policy(obs)                 # first step
+    action = policy(obs, cost)           # from then on: the cost of the step just taken
+    """
+
+    def __init__(self, algo: Algorithm, settings: TrainSettings) -> None:
+        self.algo, self.settings, self.spec = algo, settings, algo.spec
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        self.cost_max = torch.zeros(self.spec.num_costs)
+
+    def __call__(
+        self, obs: Tensor | np.ndarray, cost: Tensor | np.ndarray | float | None = None
+    ) -> np.ndarray:
+        """The mean action `[a]`, from -1 to 1, for an observation `[n]`; keeps the maximum.
+
+        cost: of the step that led to `obs`, one number for each constraint; None at the start.
+        """
+        obs = torch.as_tensor(obs, dtype=torch.float32)
+        if tuple(obs.shape) != (self.spec.obs_size,):
+            raise ValueError(
+                f"the observation has shape {tuple(obs.shape)}; this policy for {self.spec.name} "
+                f"takes ({self.spec.obs_size},)"
+            )
+        if not bool(torch.isfinite(obs).all()):
+            raise ValueError("the observation is not finite: the policy cannot be asked about it")
+        last = torch.zeros(self.spec.num_costs)
+        if cost is not None:
+            last = torch.as_tensor(cost, dtype=torch.float32).reshape(-1)
+            self._check_cost(last)
+        self.cost_max = torch.maximum(self.cost_max, last)
+        action = self.algo.act(self._step(obs, last), generator=None).executed
+        return action[0].clamp(-1.0, 1.0).numpy()
+
+    def check(self, spec: EnvSpec) -> None:
+        """Raise ValueError if the policy does not fit an environment."""
+        mine = (self.spec.obs_size, self.spec.action_size, self.spec.num_costs)
+        theirs = (spec.obs_size, spec.action_size, spec.num_costs)
+        if mine != theirs:
+            raise ValueError(
+                f"the policy was trained on {self.spec.name} with {mine} observations, actions and "
+                f"constraints; {spec.name} has {theirs}: load a policy of that suite"
+            )
+
+    def _check_cost(self, cost: Tensor) -> None:
+        if len(cost) != self.spec.num_costs:
+            raise ValueError(
+                f"got {len(cost)} costs for {self.spec.num_costs} constraints "
+                f"({', '.join(self.spec.cost_names)})"
+            )
+        if not bool((torch.isfinite(cost) & (cost >= 0)).all()):
+            raise ValueError(f"the cost is {cost.tolist()}: costs are finite and never negative")
+
+    def _step(self, obs: Tensor, cost: Tensor) -> Step:
+        no = torch.zeros(1, dtype=torch.bool)
+        obs, cost, largest = obs.unsqueeze(0), cost.unsqueeze(0), self.cost_max.unsqueeze(0)
+        return Step(obs, torch.zeros(1), cost, largest, largest, no, no, obs, no)
+
+
+def load_policy(path: str | Path, best_safe: bool = False) -> Policy:
+    """The policy of a run folder, or of one of its checkpoint files.
+
+    best_safe: the policy of the run's safest epoch instead of its last checkpoint.
+    """
+    path = Path(path)
+    if path.is_file():
+        folder, state = RunFolder.open(path.parent.parent), checkpoint.load(path)
+    else:
+        folder = RunFolder.open(path)
+        best = folder.checkpoints / "best-safe.ckpt"
+        if best_safe and not best.exists():
+            raise RunFolderError(f"{path} has no best-safe policy yet: it needs 50 episodes")
+        state = checkpoint.load(best) if best_safe else folder.load()[1]
+    settings, algo_settings = read_config(folder.config())
+    spec = _spec(folder.config())
+    algo = get_algorithm(settings.algo)(spec, algo_settings, settings.epochs, settings.seed)
+    algo.load_state_dict(state["algo"])
+    return Policy(algo, settings)
+
+
+def _spec(config: dict[str, Any]) -> EnvSpec:
+    spec = dict(config["spec"])
+    spec["blocks"] = {name: slice(*ends) for name, ends in spec["blocks"].items()}
+    spec["cost_names"] = tuple(spec["cost_names"])
+    spec["cost_ceiling"] = tuple(spec["cost_ceiling"])
+    return EnvSpec(**spec)

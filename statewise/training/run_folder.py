@@ -1,0 +1,195 @@
+"""A run on disk: `config.json`, `metrics.jsonl`, `episodes.csv`, `environment.json`, `checkpoints/`.
+
+Everything is written so that a run killed at any point can be read, and continued, up to its last
+whole epoch.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+from statewise.training import checkpoint
+from statewise.training.collect import Episodes
+from statewise.version import __version__
+
+log = logging.getLogger("statewise")
+
+_PACKAGES = ("torch", "mujoco", "numpy", "gymnasium", "mujoco-warp", "warp-lang")
+
+
+class RunFolderError(ValueError):
+    """A run folder cannot be made or read."""
+
+
+class RunFolder:
+    """One run's files. `create` makes a new one, `open` goes on with one that exists."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self._metrics: TextIO | None = None
+        self._episodes: TextIO | None = None
+
+    @classmethod
+    def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
+        """A new folder; one that exists is never overwritten."""
+        if (path / "config.json").exists():
+            raise RunFolderError(
+                f"the run {path} exists already and is not overwritten. Continue it with "
+                f"`statewise train --resume {path}`, or choose another --seed or --out"
+            )
+        folder = cls(path)
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        _write_json(path / "environment.json", describe_environment())
+        _write_json(path / "config.json", config)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        if not (path / "config.json").is_file():
+            raise RunFolderError(f"{path} is not a run: it has no config.json")
+        return cls(path)
+
+    def config(self) -> dict[str, Any]:
+        """The resolved settings that reproduce the run."""
+        config: dict[str, Any] = json.loads((self.path / "config.json").read_text())
+        return config
+
+    # Writing -------------------------------------------------------------------------------------
+
+    def log_metrics(self, metrics: dict[str, Any]) -> None:
+        """Append one epoch."""
+        if self._metrics is None:
+            self._metrics = open(self.path / "metrics.jsonl", "a")  # noqa: SIM115
+        self._metrics.write(json.dumps(metrics) + "\n")
+        self._metrics.flush()
+
+    def log_episodes(self, epoch: int, episodes: Episodes, cost_names: Sequence[str]) -> None:
+        """Append the episodes that finished in an epoch."""
+        if self._episodes is None:
+            path = self.path / "episodes.csv"
+            new = not path.exists() or path.stat().st_size == 0
+            self._episodes = open(path, "a", newline="")  # noqa: SIM115
+            if new:
+                per_cost = [f"{kind}_{n}" for n in cost_names for kind in ("cost", "max_cost")]
+                columns = ["epoch", "return", *per_cost, "length", "terminated", "sim_fault"]
+                csv.writer(self._episodes).writerow(columns)
+        writer = csv.writer(self._episodes)
+        costs = torch.stack([episodes.cost, episodes.cost_max], dim=-1).flatten(1)
+        rows = zip(
+            episodes.returns.tolist(),
+            costs.tolist(),
+            episodes.length.tolist(),
+            episodes.terminated.int().tolist(),
+            episodes.fault.int().tolist(),
+            strict=True,
+        )
+        for total, cost, length, terminated, fault in rows:
+            numbers = [f"{x:.6g}" for x in (total, *cost)]
+            writer.writerow([epoch, *numbers, length, terminated, fault])
+        self._episodes.flush()
+
+    def save(self, epoch: int, payload: dict[str, Any], keep: int) -> Path:
+        """Write a checkpoint, then drop the oldest; the metrics it belongs to are on disk first."""
+        for file in (self._metrics, self._episodes):
+            if file is not None:
+                os.fsync(file.fileno())
+        path = self.checkpoints / f"epoch-{epoch:05d}.ckpt"
+        checkpoint.save(path, payload)
+        checkpoint.prune(self.checkpoints, keep)
+        return path
+
+    def close(self) -> None:
+        for file in (self._metrics, self._episodes):
+            if file is not None:
+                file.close()
+        self._metrics = self._episodes = None
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def load(self, device: str = "cpu") -> tuple[Path, dict[str, Any]]:
+        """The newest checkpoint that is whole; damaged ones are named and passed over."""
+        candidates = checkpoint.latest(self.checkpoints)
+        for path in candidates:
+            try:
+                return path, checkpoint.load(path, device)
+            except checkpoint.CheckpointError as error:
+                log.warning("%s; trying the one before", error)
+        what = "has no checkpoint yet" if not candidates else "has no checkpoint that can be read"
+        raise RunFolderError(f"the run {self.path} {what}: start it anew in another folder")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The epochs written so far; a last line cut short is left out."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text().split("\n") if path.exists() else []
+        return [json.loads(line) for line in lines[:-1]]
+
+    def rewind(self, epoch: int) -> None:
+        """Drop what was written after `epoch`, which a continued run will write again."""
+        self.close()
+        kept = [json.dumps(m) + "\n" for m in self.metrics() if m["epoch"] <= epoch]
+        checkpoint.write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
+        path = self.path / "episodes.csv"
+        if path.exists():
+            header, *rows = path.read_text().splitlines(keepends=True)
+            rows = [r for r in rows if r.endswith("\n") and int(r.split(",")[0]) <= epoch]
+            checkpoint.write_atomically(path, (header + "".join(rows)).encode())
+
+
+def describe_environment() -> dict[str, Any]:
+    """Versions, hardware and commit a run was made with."""
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "statewise": __version__,
+        "commit": _commit(),
+        "python": sys.version.split()[0],
+        "packages": versions,
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "gpu": gpu,
+        "command": sys.argv,
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source tree statewise runs from, if it does."""
+    source = Path(__file__).resolve().parents[2]
+    if not (source / ".git").exists():
+        return None
+    run = subprocess.run(
+        ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.stdout.strip() or None
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    checkpoint.write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())

@@ -1,0 +1,143 @@
+"""The `statewise` command: what it prints, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from statewise import PAPER_SUITES, __version__, make_env, robot_names
+from statewise.cli import COMMANDS, main
+from statewise.envs.render import DrawError, Renderer
+
+
+def test_list_suites_has_every_suite_with_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "suites"]) == 0
+    rows = table_rows(capsys.readouterr().out)
+    assert sorted(rows) == sorted(PAPER_SUITES)
+    #                              obs   act   constraint  radius keepout goal steps rate
+    assert rows["Point-Hazard-1"] == ["79", "2", "1 Hazard", "0.6", "0.4", "0.3", "1000", "50"]
+    assert rows["Drone-3DHazard-4"] == [
+        "135", "4", "4 3DHazard", "0.5", "0.5", "0.5", "1000", "12.5",
+    ]  # fmt: skip
+
+
+def test_list_robots_has_every_robot(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "robots"]) == 0
+    rows = table_rows(capsys.readouterr().out)
+    assert sorted(rows) == sorted(robot_names())
+    assert rows["Humanoid"] == ["48", "115", "17", "Hazard, Pillar", "0.5", "1000", "33.3"]
+
+
+def table_rows(text: str) -> dict[str, list[str]]:
+    """The body of a table: first cell to the others."""
+    lines = [line.strip("│\n").split("│") for line in text.splitlines() if line.startswith("│")]
+    return {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as stopped:
+            main([name, "--help"])
+        assert stopped.value.code == 0
+        assert f"statewise {name}" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"statewise {__version__}\n"
+
+
+def test_play_writes_a_video_of_the_time_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import imageio.v2 as imageio
+
+    need_drawing()
+    path = tmp_path / "out" / "point.mp4"
+    status = main(["play", "Point-Hazard-1", "--video", str(path), "--seconds", "0.4",
+                   "--width", "160", "--height", "120", "--no-speed"])  # fmt: skip
+    assert status == 0
+    reader = imageio.get_reader(path)
+    # 0.4 s at 50 Hz are 20 steps; every second one is a frame, 25 a second.
+    assert reader.count_frames() == 10
+    assert reader.get_meta_data()["fps"] == 25
+    assert reader.get_data(0).shape == (120, 160, 3)
+    out = capsys.readouterr().out
+    assert "simulator faults" in out and str(path) in out
+
+
+def test_play_prints_a_summary_and_its_speed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statewise.cli._SPEED_SECONDS", 0.1)
+    args = ["play", "Point-Hazard-1-Pillar-1", "--policy", "zero", "--seconds", "0.2"]
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    for line in ("0 finished episodes", "hazard cost, largest", "pillar cost, largest",
+                 "simulator faults", "environment steps/s (256 worlds"):  # fmt: skip
+        assert line in out
+
+
+def test_play_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    def play(seed: int) -> str:
+        assert main(["play", "Point-Hazard-1", "--seconds", "2", "--no-speed",
+                     "--seed", str(seed)]) == 0  # fmt: skip
+        return capsys.readouterr().out
+
+    assert play(1) == play(1)
+    assert play(1) != play(2)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["play", "Pont-Hazard-8"], "Did you mean Point-Hazard-8"),
+        (["play", "Point-Hazard-0"], "whole number from 1"),
+        (["play", "Point-Hazard-8", "--seconds", "-1"], "positive number of seconds"),
+        (["play", "Point-Hazard-8", "--video", "out.avi"], "end it in .mp4 or .gif"),
+        (["play", "Point-Hazard-8", "--video", "/proc/none/out.mp4"], "cannot write a video"),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2(
+    args: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(args) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ") and message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_unknown_suite_leaves_the_process_with_status_2_and_no_traceback() -> None:
+    command = [sys.executable, "-m", "statewise.cli", "play", "Point-Hazzard-8"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "Point-Hazard-8" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("statewise.cli._summary", broken)
+    with pytest.raises(KeyError):
+        main(["play", "Point-Hazard-1", "--seconds", "0.1", "--no-speed"])
+
+
+def need_drawing() -> None:
+    try:
+        Renderer(make_env("Point-Hazard-1"), 32, 32).close()
+    except DrawError as error:
+        pytest.skip(f"nothing can be drawn here: {error}")
+
+
+def test_suites_page_has_the_table_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[1] / "docs" / "suites.md"
+    lines = [line.strip("| ").split(" | ") for line in page.read_text().splitlines()]
+    written = {cells[0]: cells[1:] for cells in lines if cells[0] in PAPER_SUITES and cells[1:]}
+    written = {name: cells for name, cells in written.items() if len(cells) == 8}
+    main(["list", "suites"])
+    assert written == table_rows(capsys.readouterr().out)

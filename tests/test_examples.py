@@ -1,0 +1,56 @@
+"""The examples run."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import statewise
+from statewise.envs import robots
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def no_robot_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(robots, "_ROBOTS", dict(robots._ROBOTS))
+
+
+def example(name: str) -> dict[str, Any]:
+    """What the example defines; its main is not run."""
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+def test_own_robot_drives_to_its_goals(capsys: pytest.CaptureFixture[str]) -> None:
+    result = example("own_robot")["main"](num_envs=16, steps=250)
+    assert result["goals"] >= 16  # every sled about once, or more
+    assert 0.0 <= result["hazard"] < 0.3 and 0.0 <= result["pillar"] < 0.5
+    assert "95 observations, 2 actions" in capsys.readouterr().out
+
+
+def test_own_robot_goes_through_gymnasium_too() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    statewise.register_robot("Sled", EXAMPLES / "own_robot.xml")
+    env = gymnasium.make("statewise/Goal-v0", suite="Sled-Pillar-1")
+    obs, _ = env.reset(seed=0)
+    assert obs in env.observation_space and env.action_space.shape == (2,)
+
+
+@pytest.mark.parametrize("sensor", ["magnetometer", "root_pos", "root_y"])
+def test_own_robot_without_a_sensor_is_told_which(sensor: str, tmp_path: Path) -> None:
+    lines = (EXAMPLES / "own_robot.xml").read_text().splitlines()
+    file = tmp_path / "sled.xml"
+    file.write_text("\n".join(line for line in lines if f'name="{sensor}"' not in line))
+    statewise.register_robot("Sled", file)
+    with pytest.raises(ValueError, match=rf"sled.xml lacks the sensor '{sensor}'"):
+        statewise.make_env("Sled-Hazard-4")
+
+
+def test_gymnasium_ppo_trains_and_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("stable_baselines3")
+    example("gymnasium_ppo")["main"](steps=64, episodes=1)
+    printed = capsys.readouterr().out
+    assert "before: return" in printed and "after: return" in printed
