@@ -38,7 +38,7 @@ class Settings:
     """Each candidate takes this fraction of the one before."""
     cg_iterations: int = 20
     """Most iterations of the conjugate gradient."""
-    cg_damping: float = 0.01
+    cg_damping: float = 0.1
     """Added to the diagonal of the Fisher matrix."""
     fisher_states: int = 8192
     """States, evenly spaced in the batch, that the Fisher matrix averages over; 0 takes all."""
@@ -291,7 +291,8 @@ class Algorithm:
         for name, module in self.modules().items():
             module.load_state_dict(state["modules"][name])
         for name, optimizer in self.optimizers.items():
-            optimizer.load_state_dict(state["optimizers"][name])
+            # Adam keeps the tensors it is given, and they may be another algorithm's.
+            optimizer.load_state_dict(copy.deepcopy(state["optimizers"][name]))
         self.generator.set_state(state["generator"].cpu())
         start = state["start_inputs"]
         self.start_inputs = None if start is None else start.to(self.device)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,18 +34,28 @@ Objective = Callable[[Candidate], Tensor]
 class PolicyStep:
     """One update of the policy: gradients, their natural directions, and the search along them."""
 
-    def __init__(self, algo: Algorithm, batch: Batch, objectives: Sequence[Objective]) -> None:
-        """`objectives`: the reward surrogate, to be raised, then any cost surrogates."""
+    def __init__(
+        self,
+        algo: Algorithm,
+        batch: Batch,
+        objectives: Sequence[Objective],
+        probes: Sequence[Objective] = (),
+    ) -> None:
+        """`objectives`: the reward surrogate, to be raised, then any cost surrogates.
+
+        `probes` are functions of which only the products between gradients are wanted.
+        """
         self.algo, self.batch, self.objectives = algo, batch, objectives
         policy, settings = algo.policy, algo.settings
         self.theta = policy.flat()
         mean = policy(batch.inputs)
         self.mean, self.log_std = mean.detach(), policy.log_std.detach().clone()
         self.log_prob = gaussian.log_prob(self.mean, self.log_std, batch.action)
-        scores = [objective(self._candidate(mean)) for objective in objectives]
+        candidate = self._candidate(mean)
+        scores = [objective(candidate) for objective in (*objectives, *probes)]
         parameters = list(policy.parameters())
         grads = [torch.autograd.grad(s, parameters, retain_graph=True) for s in scores]
-        self.scores = torch.stack([s.detach() for s in scores])
+        self.scores = torch.stack([s.detach() for s in scores[: len(objectives)]])
         self.gradients = torch.stack([torch.cat([p.reshape(-1) for p in g]) for g in grads])
         """[k, P]"""
         self.finite = bool(torch.isfinite(self.gradients).all())
@@ -137,18 +148,24 @@ def constrained_step(
     recovery_fraction: float,
     reward_test: RewardTest,
     cost_reduction: float,
+    reliability: Reliability | None = None,
 ) -> Metrics:
     """CPO and SCPO: raise the reward objective with every cost objective within its limit.
 
     `violation` is c, by how much each constraint is violated, in units of its objective.
     """
-    step = PolicyStep(algo, batch, objectives)
+    m = len(violation)
+    step = PolicyStep(algo, batch, objectives, contrasts(batch) if reliability else ())
     delta = algo.settings.target_kl
-    q, r, S = float(step.gram[0, 0]), step.gram[1:, 0], step.gram[1:, 1:]
+    q, r, S = float(step.gram[0, 0]), step.gram[1 : m + 1, 0], step.gram[1 : m + 1, 1 : m + 1]
     scale = [ceiling or 1.0 for ceiling in algo.spec.cost_ceiling]
-    asked = trust_region.limit_request(violation, S, delta, recovery_fraction)
+    wanted = np.asarray(violation)
+    if reliability is not None:
+        trust = reliability.update(S.diagonal(), step.gram.diagonal()[m + 1 :])
+        wanted = np.where(wanted > 0, wanted / trust.numpy(), wanted)
+    asked = trust_region.limit_request(wanted, S, delta, recovery_fraction)
     plan = trust_region.solve(q, r, S, asked, delta, scale)
-    direction = trust_region.step(plan, step.natural[0], step.natural[1:])
+    direction = trust_region.step(plan, step.natural[0], step.natural[1 : m + 1])
     test = line_search.trust_region_test(
         delta,
         violation,
@@ -162,7 +179,7 @@ def constrained_step(
     if not search.accepted and step.finite and max(violation) > 0:
         # No part of the step will do: lower the violated costs, whatever it does to the reward.
         rescue = trust_region.recover(q, r, S, violation, delta, scale)
-        direction = trust_region.step(rescue, step.natural[0], step.natural[1:])
+        direction = trust_region.step(rescue, step.natural[0], step.natural[1 : m + 1])
         test = line_search.trust_region_test(delta, violation, feasible=False)
         search = step.search(direction, test)
         metrics |= {k: v for k, v in step.metrics(search).items() if not k.startswith("rejected")}
@@ -181,7 +198,46 @@ def constrained_step(
             f"cost_change_{name}": taken.cost_change[i] if taken else 0.0,
             f"cost_change_planned_{name}": plan.cost_change[i],
         }
+        if reliability is not None:
+            metrics[f"reliability_{name}"] = float(trust[i])
     return metrics
+
+
+class Reliability:
+    """Which part of a cost decrease predicted on a batch will hold on fresh data.
+
+    A gradient estimated from a batch is b = truth + noise. A step along F⁻¹b is predicted to lower
+    the cost in proportion to bᵀF⁻¹b, which counts the noise as well, and lowers the true cost by
+    the share truthᵀF⁻¹truth / bᵀF⁻¹b of that. Two halves of the worlds have independent noise, so
+    half their difference d tells its size: E[dᵀF⁻¹d] = E[noiseᵀF⁻¹noise].
+    """
+
+    SMOOTHING = 0.9
+    LEAST = 0.1
+
+    def __init__(self, num_costs: int) -> None:
+        self.total = torch.zeros(num_costs, dtype=torch.float64)
+        self.noise = torch.zeros(num_costs, dtype=torch.float64)
+
+    def update(self, total: Tensor, noise: Tensor) -> Tensor:
+        """The share `[m]`, from bᵀF⁻¹b and dᵀF⁻¹d of this batch and of those before."""
+        keep = self.SMOOTHING
+        self.total = keep * self.total + (1 - keep) * total.double().cpu()
+        self.noise = keep * self.noise + (1 - keep) * noise.double().cpu()
+        share = 1.0 - self.noise / self.total.clamp(min=1e-300)
+        return torch.where(self.total > 0, share, 1.0).clamp(self.LEAST, 1.0)
+
+
+def contrasts(batch: Batch) -> list[Objective]:
+    """Half the difference of each cost surrogate between the even and the odd worlds."""
+    worlds = batch.rollout.reward.shape[1]
+    sign = 1.0 - 2.0 * (torch.arange(worlds, device=batch.action.device) % 2)
+    weight = sign.repeat(len(batch.action) // worlds) * (len(batch.action) / batch.episodes)
+
+    def of(i: int) -> Objective:
+        return lambda policy: (policy.ratio * batch.cost_advantage[:, i] * weight).mean()
+
+    return [of(i) for i in range(batch.cost_advantage.shape[1])]
 
 
 def reward_surrogate(batch: Batch) -> Objective:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import resource
 import signal
 import time
@@ -110,7 +109,7 @@ class TrainSettings:
 
     @property
     def epochs(self) -> int:
-        return math.ceil(self.steps / self.steps_per_epoch)
+        return max(1, round(self.steps / self.steps_per_epoch))
 
     @property
     def folder(self) -> Path:

@@ -17,6 +17,12 @@ QUICK = {
     "critic_lr": 5e-3,
     "log_std": -1.0,
 }
+# On a task this small the noise of a policy dies out quickly, and with it the scale of the reward
+# advantage that prices compete with: they have to rise faster than on a robot.
+PRICES: dict[str, dict[str, Any]] = {
+    "trpo_lag": {"multiplier_lr": 10.0, "multiplier_start": 20.0},
+    "trpo_fac": {"multiplier_lr": 1e-2, "multiplier_iterations": 50},
+}
 BOUNDING = ["scpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo"]
 
 
@@ -51,20 +57,18 @@ def test_trpo_runs_for_the_reward() -> None:
 
 # What each may exceed its limit by, and fall short of the best return of 0.6 by.
 @pytest.mark.parametrize(
-    ("name", "settings", "excess", "shortfall"),
+    ("name", "excess", "shortfall"),
     [
-        ("scpo", {}, 0.03, 0.12),
-        ("cpo", {}, 0.03, 0.12),
-        ("pcpo", {}, 0.05, 0.15),
-        ("trpo_lag", {"multiplier_lr": 0.5}, 0.15, 0.2),
-        ("trpo_fac", {"multiplier_lr": 3e-3, "multiplier_iterations": 5}, 0.15, 0.3),
-        ("trpo_ipo", {}, 0.05, 0.2),
+        ("scpo", 0.03, 0.12),
+        ("cpo", 0.03, 0.12),
+        ("pcpo", 0.05, 0.15),
+        ("trpo_lag", 0.25, 0.2),
+        ("trpo_fac", 0.15, 0.3),
+        ("trpo_ipo", 0.05, 0.2),
     ],
 )
-def test_method_earns_what_its_limit_allows(
-    name: str, settings: dict[str, Any], excess: float, shortfall: float
-) -> None:
-    _, episodes = learn(name, 120, cost_limit=(LIMIT,), **settings)
+def test_method_earns_what_its_limit_allows(name: str, excess: float, shortfall: float) -> None:
+    _, episodes = learn(name, 100, cost_limit=(LIMIT,), **PRICES.get(name, {}))
     kept = episodes.cost_max if name == "scpo" else episodes.cost
     assert float(kept.mean()) <= LIMIT + excess
     assert float(episodes.returns.mean()) >= 0.5 + LIMIT - shortfall
@@ -72,7 +76,7 @@ def test_method_earns_what_its_limit_allows(
 
 @pytest.mark.parametrize("name", BOUNDING)
 def test_limit_zero_is_the_common_case_and_never_breaks(name: str) -> None:
-    algo, episodes = learn(name, 40, cost_limit=(0.0,))
+    algo, episodes = learn(name, 40, cost_limit=(0.0,), **PRICES.get(name, {}))
     assert algo.skipped == 0
     assert torch.isfinite(algo.policy.flat()).all() and torch.isfinite(episodes.returns).all()
     _, free = learn("trpo", 40)
@@ -81,10 +85,8 @@ def test_limit_zero_is_the_common_case_and_never_breaks(name: str) -> None:
 
 @pytest.mark.parametrize("name", BOUNDING)
 def test_several_constraints_are_taken_and_the_tighter_one_rules(name: str) -> None:
-    settings: dict[str, Any] = {"trpo_lag": {"multiplier_lr": 0.5}}.get(name, {})
-    if name == "trpo_fac":
-        settings = {"multiplier_lr": 3e-3, "multiplier_iterations": 5}
-    _, episodes = learn(name, 100, num_costs=2, cost_limit=(LIMIT, 1.0), **settings)
+    limits = (LIMIT, 1.0)
+    _, episodes = learn(name, 80, num_costs=2, cost_limit=limits, **PRICES.get(name, {}))
     kept = episodes.cost_max if name == "scpo" else episodes.cost
     assert float(kept[:, 0].mean()) <= LIMIT + 0.2  # a limit of 1.0 would allow ten times as much
 

@@ -1,0 +1,213 @@
+"""Promises that every algorithm keeps: acting, saving, skipping what is broken, refusing nonsense."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from line_env import LineEnv
+
+from statewise.algos import ALGORITHMS, Algorithm, get_algorithm
+from statewise.algos.scpo import Scpo, ScpoSettings
+from statewise.training.collect import Collector
+from statewise.types import Rollout
+
+QUICK: dict[str, Any] = {"hidden": (16, 16), "critic_iterations": 5, "critic_batch": 128}
+
+
+def make(name: str, num_costs: int = 1, **settings: Any) -> tuple[Algorithm, Collector]:
+    env = LineEnv(16, num_costs)
+    kind = get_algorithm(name)
+    algo = kind(env.spec, kind.settings_class(**(QUICK | settings)), epochs=6, seed=0)
+    return algo, Collector(env, algo, seed=1)
+
+
+def weights(algo: Algorithm) -> torch.Tensor:
+    return torch.cat(
+        [p.detach().flatten() for m in algo.modules().values() for p in m.parameters()]
+    )
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_saved_after_two_epochs_and_loaded_it_goes_on_the_same(name: str) -> None:
+    algo, collector = make(name)
+    for _ in range(2):
+        algo.update(collector.collect(16)[0])
+    other, other_collector = make(name)
+    other.load_state_dict(algo.state_dict())
+    other_collector.load_state_dict(collector.state_dict())
+    for _ in range(2):
+        a, b = algo.update(collector.collect(16)[0]), other.update(other_collector.collect(16)[0])
+        assert a == b
+    assert torch.equal(weights(algo), weights(other))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_seed_decides_everything(name: str) -> None:
+    results = []
+    for _ in range(2):
+        algo, collector = make(name)
+        algo.update(collector.collect(16)[0])
+        results.append(weights(algo))
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_updates_move_the_policy_within_the_trust_region(name: str) -> None:
+    algo, collector = make(name)
+    before = algo.policy.flat()
+    metrics = algo.update(collector.collect(32)[0])
+    assert not torch.equal(algo.policy.flat(), before)
+    assert 0.0 < metrics["kl"] <= algo.settings.target_kl * 1.001
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("field", ["reward", "obs"])
+def test_data_that_is_not_finite_never_reaches_the_weights(name: str, field: str) -> None:
+    algo, collector = make(name)
+    rollout, _ = collector.collect(16)
+    broken = getattr(rollout, field).clone()
+    broken.view(-1)[3] = torch.nan
+    before = weights(algo)
+    metrics = algo.update(dataclasses.replace(rollout, **{field: broken}))
+    assert torch.equal(weights(algo), before)
+    assert metrics["update_skipped"] == 1.0 and algo.skipped == 1
+    algo.update(rollout)  # and the next one is taken again
+    assert not torch.equal(weights(algo), before)
+
+
+def test_a_critic_that_blows_up_is_put_back() -> None:
+    algo, collector = make("trpo", critic_lr=1e38)
+    before = [p.detach().clone() for p in algo.value.parameters()]
+    algo.update(collector.collect(16)[0])
+    assert all(torch.equal(a, b) for a, b in zip(before, algo.value.parameters(), strict=True))
+    assert algo.skipped == 1
+
+
+@pytest.mark.parametrize("name", [n for n in ALGORITHMS if n != "trpo"])
+def test_a_constrained_method_refuses_an_environment_without_costs(name: str) -> None:
+    spec = dataclasses.replace(LineEnv().spec, cost_names=(), cost_ceiling=())
+    kind = get_algorithm(name)
+    with pytest.raises(ValueError, match="use trpo, or an environment that reports a cost"):
+        kind(spec, kind.settings_class(), 6, 0)
+
+
+def test_unknown_algorithms_are_answered_with_the_closest() -> None:
+    with pytest.raises(ValueError, match="Did you mean scpo"):
+        get_algorithm("scp")
+    assert get_algorithm("TRPO-Lag") is ALGORITHMS["trpo_lag"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cost_limit": (-0.03,)}, "allow_negative_limit"),
+        ({"target_kl": 0.0}, "target_kl is 0.0"),
+        ({"gamma": 1.5}, "gamma is 1.5"),
+        ({"recovery_fraction": 0.0}, "recovery_fraction is 0.0"),
+        ({"hidden": ()}, "hidden"),
+        ({"critic_iterations": 0}, "critic_iterations is 0"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ScpoSettings(**settings)
+
+
+def test_a_negative_limit_can_be_asked_for() -> None:
+    assert ScpoSettings(cost_limit=(-0.03,), allow_negative_limit=True).limits(2).tolist() == [
+        -0.03,
+        -0.03,
+    ]
+
+
+def test_limits_must_match_the_constraints() -> None:
+    with pytest.raises(ValueError, match="2 numbers for 3 constraints"):
+        ScpoSettings(cost_limit=(0.1, 0.2)).limits(3)
+
+
+# SCPO's own ------------------------------------------------------------------------------------
+
+
+def safe(rollout: Rollout) -> Rollout:
+    zero = torch.zeros_like(rollout.cost)
+    return dataclasses.replace(
+        rollout, cost=zero, last_cost=zero, cost_max_before=zero, cost_max=zero
+    )
+
+
+@pytest.mark.parametrize("mode", ["resample", "once", "weighted", "none"])
+def test_scpo_learns_from_an_epoch_without_any_cost(mode: str) -> None:
+    """No positive target at all: V_D is pulled to zero, and nothing is NaN."""
+    algo, collector = make("scpo", subsample=mode, critic_iterations=100, critic_lr=1e-2)
+    assert algo.cost_value is not None
+    for _ in range(3):
+        rollout = safe(collector.collect(16)[0])
+        metrics = algo.update(rollout)
+        assert all(v == v for v in metrics.values())  # no NaN
+    assert algo.skipped == 0
+    inputs = algo.observe(rollout.obs, rollout.cost_max_before)
+    assert float(algo.cost_value(inputs).max()) < 0.1  # from 0.69 at the start
+
+
+def test_scpo_networks_read_the_running_maximum_and_others_do_not() -> None:
+    scpo, _ = make("scpo", num_costs=2)
+    cpo, _ = make("cpo", num_costs=2)
+    assert (scpo.inputs, cpo.inputs) == (4, 2)
+
+
+def test_sub_sampling_balances_zero_and_positive_targets() -> None:
+    algo, collector = make("scpo", subsample="resample")
+    assert isinstance(algo, Scpo)
+    drawn: list[torch.Tensor] = []
+    original = algo.draw
+    algo.draw = lambda rows, count: drawn.append(original(rows, count)) or drawn[-1]  # type: ignore[method-assign,func-returns-value]
+    rollout, _ = collector.collect(32)
+    algo.update(rollout)
+    algo.draw = original  # type: ignore[method-assign]
+    pairs = drawn[-2 * QUICK["critic_iterations"] :]
+    for positive, zero in zip(pairs[::2], pairs[1::2], strict=True):
+        assert len(positive) == len(zero) > 0
+    assert len({tuple(z.tolist()) for z in pairs[1::2]}) > 1  # drawn anew in each step
+
+
+def test_the_bound_is_logged_and_changes_nothing_unless_asked_for() -> None:
+    plain, collector = make("scpo")
+    rollout, _ = collector.collect(32)
+    bounded, _ = make("scpo", bound_coefficient=1.0)
+    a, b = plain.update(rollout), bounded.update(rollout)
+    assert a["J_predicted_edge0"] <= a["J_bound_edge0"]
+    assert b["c_edge0"] > a["c_edge0"]
+
+
+# Safety layers ---------------------------------------------------------------------------------
+
+
+def test_safety_layer_moves_actions_into_the_safe_set_of_its_model() -> None:
+    """With the model set by hand to c' = c + 0.25 a: from c = 0.1 and limit 0.2, a may be 0.4."""
+    algo, collector = make("trpo_sl", cost_limit=(0.2,), warmup=0.0)
+    for p in algo.modules()["cost_model"].parameters():
+        p.data.zero_()
+    algo.cost_model.slope[-1].bias.data.fill_(0.25)  # type: ignore[attr-defined]
+    step = collector.env.reset()
+    step = dataclasses.replace(step, cost=torch.full((16, 1), 0.1))
+    proposed = torch.linspace(-1, 1, 16).unsqueeze(1)
+    executed = algo.correct(step, step.obs, proposed)
+    assert torch.allclose(executed, proposed.clamp(max=0.4), atol=1e-5)
+
+
+def test_unrolled_layer_descends_until_its_model_is_safe_and_stays_in_the_box() -> None:
+    """With Q(s, a) = softplus(10 a): at most 0.1 means a <= -0.2252."""
+    algo, collector = make("trpo_usl", cost_limit=(0.09,), margin=0.01, warmup=0.0, hidden=(1,))
+    net = algo.modules()["cost_to_go"]
+    for p in net.parameters():
+        p.data.zero_()
+    first, last = net[0], net[2]  # type: ignore[index]
+    first.weight.data[0, 2] = 1e-3  # the action; small, so that tanh is linear
+    last.weight.data.fill_(1e4)
+    step = collector.env.reset()
+    proposed = torch.linspace(-1.5, 0.7, 16).unsqueeze(1)
+    executed = algo.correct(step, step.obs, proposed)
+    assert float(executed.max()) <= -0.2252 + 1e-4
+    safe_already = proposed <= -0.2252
+    assert torch.equal(executed[safe_already], proposed[safe_already])

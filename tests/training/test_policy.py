@@ -1,0 +1,137 @@
+"""Using a policy: evaluating it, loading it, calling it from one's own code."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from line_env import LineEnv
+
+import statewise
+from statewise.algos import get_algorithm
+from statewise.training.collect import Collector
+from statewise.training.evaluate import evaluate, run_episodes
+
+SMALL: dict[str, Any] = {
+    "steps": 640,
+    "steps_per_epoch": 320,
+    "num_envs": 16,
+    "tensorboard": False,
+    "quiet": True,
+    "hidden": (8,),
+    "critic_iterations": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = str(tmp_path_factory.mktemp("runs"))
+    return statewise.train("Point-Hazard-8", out=out, **SMALL)
+
+
+def test_a_loaded_policy_acts_as_in_the_environment_with_its_running_maximum(run: Path) -> None:
+    policy = statewise.load_policy(run)
+    env = statewise.make_env("Point-Hazard-8", 1, seed=3)
+    step = env.reset()
+    env.hazards[0, 0, :2] = env.robot_pos[0, :2] + 0.1  # so that there is a cost to remember
+    policy.reset()
+    action = policy(step.obs[0])
+    seen = 0.0
+    for _ in range(30):
+        expected = policy.algo.act(step, None).executed[0].clamp(-1, 1)
+        np.testing.assert_allclose(action, expected.numpy(), atol=1e-6)
+        step = env.step(torch.as_tensor(action).unsqueeze(0))
+        action = policy(step.obs[0].numpy(), step.cost[0].numpy())
+        seen = max(seen, float(step.cost[0, 0]))
+        assert float(policy.cost_max[0]) == pytest.approx(seen)
+    assert seen > 0.1
+    policy.reset()
+    assert float(policy.cost_max[0]) == 0.0
+
+
+def test_the_running_maximum_changes_what_scpo_does(run: Path) -> None:
+    policy = statewise.load_policy(run)
+    obs = np.zeros(79)
+    safe = policy(obs)
+    assert not np.array_equal(safe, policy(obs, 0.3))
+
+
+@pytest.mark.parametrize(
+    ("obs", "cost", "message"),
+    [
+        (np.zeros(60), None, r"shape \(60,\).*takes \(79,\)"),
+        (np.full(79, np.nan), None, "not finite"),
+        (np.zeros(79), [0.1, 0.2], "2 costs for 1 constraints"),
+        (np.zeros(79), -0.1, "never negative"),
+        (np.zeros(79), np.nan, "never negative"),
+    ],
+)
+def test_a_policy_refuses_what_it_cannot_judge(
+    run: Path, obs: np.ndarray, cost: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        statewise.load_policy(run)(obs, cost)
+
+
+def test_a_policy_for_another_suite_is_refused(run: Path) -> None:
+    with pytest.raises(ValueError, match="load a policy of that suite"):
+        statewise.evaluate(run, episodes=4, suite="Ant-Hazard-8")
+    found = statewise.evaluate(run, episodes=4, suite="Point-Hazard-4")  # same sizes: allowed
+    assert found.suite == "Point-Hazard-4"
+
+
+def test_something_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not a run"):
+        statewise.load_policy(tmp_path)
+
+
+def test_evaluation_counts_exactly_the_episodes_asked_for_and_is_seeded(run: Path) -> None:
+    a, b = (statewise.evaluate(run, episodes=10, seed=7) for _ in range(2))
+    assert a == b and a.episodes == 10
+    assert a != statewise.evaluate(run, episodes=10, seed=8)
+    assert a != statewise.evaluate(run, episodes=10, seed=7, sampled=True)
+
+
+def test_evaluation_on_a_task_with_a_known_answer() -> None:
+    """A policy that always goes right earns 2 and reaches a cost of 1.5 in every episode."""
+    env = LineEnv(8)
+    kind = get_algorithm("trpo")
+    algo = kind(env.spec, kind.settings_class(hidden=(4,)), 1, 0)
+    for p in algo.policy.parameters():
+        p.data.zero_()
+    algo.policy.layers[-1].bias.data.fill_(1.0)
+    found = evaluate(algo, env, episodes=20, seed=0)
+    assert found.mean_return == pytest.approx(2.0)
+    (edge,) = found.constraints
+    assert edge.max_cost == pytest.approx(1.5) and edge.worst_cost == pytest.approx(1.5)
+    assert edge.episode_cost == pytest.approx(0.25 * (1 + 2 + 3 + 4 + 5 + 6))
+    assert edge.violations == 20 and edge.rate == 1.0
+    # All 20 of 20: the exact interval starts at 0.025 ** (1 / 20) = 0.8316.
+    assert edge.low == pytest.approx(0.8316, abs=1e-4) and edge.high == 1.0
+
+
+def test_evaluation_gives_every_world_its_quota_rather_than_whoever_is_first() -> None:
+    env = LineEnv(3)
+    kind = get_algorithm("trpo")
+    algo = kind(env.spec, kind.settings_class(hidden=(4,)), 1, 0)
+    assert len(run_episodes(algo, env, 7, seed=0)) == 7
+
+
+def test_episodes_that_run_across_rollouts_are_summed_whole() -> None:
+    env = LineEnv(6)
+    kind = get_algorithm("trpo")
+    algo = kind(env.spec, kind.settings_class(hidden=(4,)), 1, 0)
+    collector = Collector(env, algo, 0)
+    rewards, ended, finished = [], [], []
+    for _ in range(7):
+        rollout, episodes = collector.collect(3)  # shorter than an episode of 8
+        rewards.append(rollout.reward)
+        ended.append(rollout.ended)
+        finished += episodes.returns.tolist()
+    total, expected = torch.zeros(6), []
+    for reward, over in zip(torch.cat(rewards), torch.cat(ended), strict=True):
+        total += reward
+        expected += total[over].tolist()
+        total[over] = 0.0
+    assert finished == pytest.approx(expected)

@@ -1,0 +1,209 @@
+"""Runs that survive: killed, damaged, out of disk, and continued as if nothing had happened."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import statewise
+from statewise.training import checkpoint
+from statewise.training.loop import Training, TrainSettings
+from statewise.training.run_folder import RunFolder
+
+SMALL: dict[str, Any] = {
+    "steps": 1600,
+    "steps_per_epoch": 160,
+    "num_envs": 8,
+    "checkpoint_every": 2,
+    "tensorboard": False,
+    "quiet": True,
+    "hidden": (8,),
+    "critic_iterations": 3,
+    "threads": 1,
+}
+CLOCK = ("seconds", "steps_per_second", "peak_memory_mib")
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """Epochs of a run, without what depends on the clock."""
+    lines = RunFolder.open(run).metrics()
+    return [{k: v for k, v in m.items() if not any(c in k for c in CLOCK)} for m in lines]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run never disturbed."""
+    return statewise.train("Point-Hazard-8", out=str(tmp_path_factory.mktemp("runs")), **SMALL)
+
+
+def test_a_run_folder_holds_what_reproduces_and_describes_the_run(finished: Path) -> None:
+    config = json.loads((finished / "config.json").read_text())
+    assert config["train"]["suite"] == "Point-Hazard-8" and config["algorithm"]["target_kl"] == 0.02
+    described = json.loads((finished / "environment.json").read_text())
+    assert described["packages"]["torch"].startswith("2.") and described["cores"] >= 1
+    lines = metrics(finished)
+    assert [m["epoch"] for m in lines] == list(range(1, 11))
+    assert lines[-1]["steps"] == 1600
+    for key in ("return", "episode_cost", "max_cost", "cost_rate", "kl", "case", "sim_faults",
+                "J_hazard", "c_hazard", "nu_hazard", "J_bound_hazard", "value_loss"):  # fmt: skip
+        assert key in lines[-1], key
+    assert (finished / "episodes.csv").exists()
+    kept = [p.name for p in checkpoint.latest(finished / "checkpoints")]
+    assert kept == ["epoch-00010.ckpt", "epoch-00008.ckpt", "epoch-00006.ckpt"]
+
+
+def test_the_cost_rate_is_all_cost_over_all_steps(finished: Path) -> None:
+    lines = metrics(finished)
+    mean = sum(m["epoch_cost_rate"] for m in lines) / len(lines)  # epochs are of equal size
+    assert lines[-1]["cost_rate"] == pytest.approx(mean, rel=1e-5, abs=1e-9)
+
+
+def test_the_same_seed_gives_the_same_run(finished: Path, tmp_path: Path) -> None:
+    again = statewise.train("Point-Hazard-8", out=str(tmp_path), **SMALL)
+    assert metrics(again) == metrics(finished)
+
+
+@pytest.mark.parametrize("delay", [0.5, 1.1])
+def test_a_run_killed_at_any_point_and_resumed_equals_one_never_killed(
+    finished: Path, tmp_path: Path, delay: float
+) -> None:
+    code = (
+        "import torch, statewise, sys; torch.set_num_threads(1); "
+        f"statewise.train('Point-Hazard-8', out=sys.argv[1], **{SMALL!r})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    run = tmp_path / "Point-Hazard-8" / "scpo" / "seed-0"
+    deadline = time.monotonic() + 60
+    while not list((run / "checkpoints").glob("epoch-*.ckpt")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(delay * 0.2)  # somewhere in an epoch, or while something is being written
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    statewise.resume(run, quiet=True)
+    assert metrics(run) == metrics(finished)
+    ours, theirs = ((r / "episodes.csv").read_text() for r in (run, finished))
+    assert ours == theirs
+    a, b = (RunFolder.open(r).load()[1]["algo"]["modules"]["policy"] for r in (run, finished))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
+    long = SMALL | {"steps": 1_000_000, "quiet": False}
+    code = f"import statewise, sys; statewise.train('Point-Hazard-8', out=sys.argv[1], **{long!r})"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    run = tmp_path / "Point-Hazard-8" / "scpo" / "seed-0"
+    deadline = time.monotonic() + 60
+    while not (run / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "--resume" in said and "saved" in said
+    epoch = metrics(run)[-1]["epoch"]
+    assert Training.resume(run).epoch == epoch  # nothing of what was done is lost
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    import shutil
+
+    target = tmp_path / "run"
+    shutil.copytree(finished, target)
+    return target
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "version", "garbage", "empty"])
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
+    copy: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    newest, before, _ = checkpoint.latest(copy / "checkpoints")
+    content = newest.read_bytes()
+    newest.write_bytes(
+        {
+            "truncated": content[:-100],
+            "flipped": content[:-50] + bytes([content[-50] ^ 1]) + content[-49:],
+            "version": content.replace(b"format 1", b"format 9", 1),
+            "garbage": b"not a checkpoint\n" * 10,
+            "empty": b"",
+        }[damage]
+    )
+    with pytest.raises(checkpoint.CheckpointError):
+        checkpoint.load(newest)
+    path, state = RunFolder.open(copy).load()
+    assert path == before and state["epoch"] == 8
+    assert newest.name in caplog.text
+    statewise.resume(copy, quiet=True)
+    assert metrics(copy)[-1]["epoch"] == 10
+
+
+def test_a_run_without_a_readable_checkpoint_says_so(copy: Path) -> None:
+    for path in checkpoint.latest(copy / "checkpoints"):
+        path.write_bytes(b"")
+    with pytest.raises(ValueError, match="no checkpoint that can be read"):
+        statewise.resume(copy)
+
+
+def test_a_metrics_file_cut_in_a_line_is_read_to_its_last_whole_one(copy: Path) -> None:
+    path = copy / "metrics.jsonl"
+    path.write_text(path.read_text()[:-20])
+    assert len(RunFolder.open(copy).metrics()) == 9
+
+
+def test_an_existing_run_is_never_overwritten(finished: Path) -> None:
+    out = finished.parents[2]
+    before = (finished / "metrics.jsonl").read_bytes()
+    with pytest.raises(ValueError, match=r"exists already.*--resume"):
+        statewise.train("Point-Hazard-8", out=str(out), **SMALL)
+    assert (finished / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = checkpoint.latest(copy / "checkpoints")[0]
+    before = newest.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(newest, {"epoch": 11})
+    assert newest.read_bytes() == before
+    assert not list((copy / "checkpoints").glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_envs": 200}, "200 worlds are more than the 160 steps"),
+        ({"num_envs": 60, "steps_per_epoch": 160}, "not divisible by 60 worlds.*120 or 180"),
+        ({"algo": "scp"}, "Did you mean scpo"),
+        ({"cost_limt": 0.1}, "unknown setting 'cost_limt'. Did you mean cost_limit"),
+        ({"cost_limit": -0.1}, "allow_negative_limit"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"device": "tpu"}, "unknown device"),
+    ],
+)
+def test_impossible_settings_are_refused_and_leave_nothing_behind(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        statewise.train("Point-Hazard-8", out=str(tmp_path), **(SMALL | settings))
+    assert not list(tmp_path.iterdir())
+
+
+def test_paper_defaults_are_filled_in() -> None:
+    point, ant = (TrainSettings(s).resolved() for s in ("Point-Hazard-8", "Ant-Hazard-8"))
+    assert (point.epochs, ant.epochs) == (200, 1002)  # of 29 952 steps, for 128 worlds
+    assert point.steps_per_epoch == 234 * 128
