@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 .PHONY: demo test test-slow format pictures bench clean
 
 demo: .venv/base
-	$(BIN)/statewise play Point-Hazard-8 --policy random --seconds 10 --video out/demo.mp4
+	$(BIN)/statewise demo
 
 test: .venv/dev
 	$(BIN)/ruff check .
@@ -27,6 +27,7 @@ pictures: .venv/base
 
 bench: .venv/base
 	$(BIN)/python benchmarks/environment.py
+	$(BIN)/python benchmarks/training.py
 
 .venv/base: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -33,15 +33,19 @@ class ScpoSettings(CostSettings):
 
     cost_gamma: float = 1.0
     """Discount of the increments; 1 makes their sum the maximum."""
-    cost_lam: float = 0.7
+    cost_lam: float = 0.8
     """Decay of the advantage estimate of the increments. The paper's table says 0.97 and its code
     ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
-    subsample: Literal["resample", "once", "weighted", "none"] = "resample"
-    """How V_D is fitted where most targets are zero: as many zeros as positive targets, drawn anew
-    in each step (the paper) or once in an epoch; all rows, weighted to the same effect; or all."""
+    subsample: Literal["none", "resample", "once", "weighted"] = "none"
+    """How V_D is fitted where most targets are zero: to all rows; to as many zeros as positive
+    targets, drawn anew in each step ("resample", the paper) or once in an epoch; or to all rows,
+    weighted to the same effect. All but the first make V_D several times too large."""
     recovery_fraction: float = 0.9
     """Most of the decrease within the trust region that a violated constraint may ask for; 1 is the
     paper, and can starve the reward."""
+    tolerance: float = 0.01
+    """Violation, in units of the largest cost of a step, from which on that much may be asked for;
+    a smaller one asks for proportionally less, since a limit of 0 is never met to the last digit."""
     reliable: bool = True
     """Ask for as much more as the batch's noise makes of each predicted decrease (measured on two
     halves of the worlds); off asks for the violation as it is, as the paper does."""
@@ -94,6 +98,7 @@ class Scpo(Algorithm):
             recovery_fraction=s.recovery_fraction,
             reward_test=s.reward_test,
             cost_reduction=s.cost_reduction,
+            tolerance=s.tolerance,
             reliability=self.reliability if s.reliable else None,
         )
         return step | self.predict(batch, step) | self.fit_value(batch) | self.fit_maximum(batch)

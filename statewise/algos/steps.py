@@ -148,11 +148,13 @@ def constrained_step(
     recovery_fraction: float,
     reward_test: RewardTest,
     cost_reduction: float,
+    tolerance: float = 0.0,
     reliability: Reliability | None = None,
 ) -> Metrics:
     """CPO and SCPO: raise the reward objective with every cost objective within its limit.
 
-    `violation` is c, by how much each constraint is violated, in units of its objective.
+    `violation` is c, by how much each constraint is violated, in units of its objective;
+    `tolerance` is in units of the largest cost of a step.
     """
     m = len(violation)
     step = PolicyStep(algo, batch, objectives, contrasts(batch) if reliability else ())
@@ -163,7 +165,9 @@ def constrained_step(
     if reliability is not None:
         trust = reliability.update(S.diagonal(), step.gram.diagonal()[m + 1 :])
         wanted = np.where(wanted > 0, wanted / trust.numpy(), wanted)
-    asked = trust_region.limit_request(wanted, S, delta, recovery_fraction)
+    fading = np.asarray(violation) / np.maximum(tolerance * np.asarray(scale), 1e-12)
+    fraction = recovery_fraction * fading.clip(0.0, 1.0)
+    asked = trust_region.limit_request(wanted, S, delta, fraction)
     plan = trust_region.solve(q, r, S, asked, delta, scale)
     direction = trust_region.step(plan, step.natural[0], step.natural[1 : m + 1])
     test = line_search.trust_region_test(

@@ -131,19 +131,21 @@ def step(plan: Plan, u: Tensor, v: Tensor) -> Tensor:
 
 
 def limit_request(
-    c: npt.ArrayLike | Tensor, S: npt.ArrayLike | Tensor, delta: float, eta: float
+    c: npt.ArrayLike | Tensor, S: npt.ArrayLike | Tensor, delta: float, eta: npt.ArrayLike
 ) -> Array:
-    """c_i, or η · sqrt(2 δ S_ii) where that is smaller and c_i > 0; [m].
+    """c_i, or η_i · sqrt(2 δ S_ii) where that is smaller and c_i > 0; [m].
 
     The square root is the largest decrease of cost i that the region allows. With η < 1 a violated
     constraint asks for a part of it and leaves the rest of the region to the reward; η = 1 asks for
-    all of it, as the paper does. Constraints with a zero gradient keep c_i: no request can be met.
+    all of it, as the paper does, and η = 0 only not to get worse. Constraints with a zero gradient
+    keep c_i: no request can be met. eta: one number, or [m].
     """
-    if not 0.0 < eta <= 1.0:
-        raise ValueError(f"eta is {eta}; give a fraction above 0 and at most 1 (1 is the paper)")
+    fraction = _array(eta)
+    if not ((fraction >= 0.0) & (fraction <= 1.0)).all():
+        raise ValueError(f"eta is {fraction.tolist()}; give fractions from 0 to 1 (1 is the paper)")
     c, variance = _array(c), np.diagonal(_array(S).reshape(np.size(_array(c)), -1))
-    most = eta * np.sqrt(2.0 * delta * np.maximum(variance, 0.0))
-    return np.where((c > 0.0) & (most > 0.0), np.minimum(c, most), c)
+    most = np.sqrt(2.0 * delta * np.maximum(variance, 0.0))
+    return np.where((c > 0.0) & (most > 0.0), np.minimum(c, fraction * most), c)
 
 
 # --- the scaled problem ------------------------------------------------------------------------

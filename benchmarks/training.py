@@ -1,0 +1,87 @@
+"""Speed and memory of training, as shares of bare physics and of each other in the same run.
+
+    python benchmarks/training.py [--suite Point-Hazard-8] [--epochs 6]
+
+Each algorithm runs in a process of its own, one epoch at a time in turn, so that noise of the
+machine hits all of them. Bare physics is `mujoco.batch.Batch.step(nstep=10)` with as many worlds.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import statistics
+import tempfile
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import tyro
+from environment import measure
+
+ALGOS = ("trpo", "cpo", "scpo")
+
+
+@dataclass(frozen=True)
+class Args:
+    suite: str = "Point-Hazard-8"
+    epochs: int = 6
+    """Measured epochs, after the warm-up."""
+    warmup: int = 12
+    """Epochs before: episodes are then of many ages, and goals are reached."""
+    num_envs: int = 128
+
+
+def worker(pipe: Connection, suite: str, algo: str, num_envs: int) -> None:
+    """Train an epoch for each message, and answer with its metrics."""
+    from statewise.algos import get_algorithm
+    from statewise.training.loop import Training, TrainSettings
+
+    with tempfile.TemporaryDirectory() as out:
+        settings = TrainSettings(suite, algo=algo, num_envs=num_envs, out=out)
+        training = Training.start(settings, get_algorithm(algo).settings_class())
+        while pipe.recv():
+            pipe.send(training.run_epoch())
+
+
+def main(args: Args) -> None:
+    context = mp.get_context("spawn")
+    pipes, processes = {}, []
+    for algo in ALGOS:
+        pipes[algo], theirs = context.Pipe()
+        process = context.Process(target=worker, args=(theirs, args.suite, algo, args.num_envs))
+        process.start()
+        processes.append(process)
+    bare, epochs = [], {algo: [] for algo in ALGOS}
+    for i in range(args.warmup + args.epochs):
+        for algo, pipe in pipes.items():
+            pipe.send(True)
+            metrics = pipe.recv()
+            if i >= args.warmup:
+                epochs[algo].append(metrics)
+        if i >= args.warmup:
+            bare.append(measure(args.suite, args.num_envs, 0.5)[1])
+    for pipe in pipes.values():
+        pipe.send(False)
+    for process in processes:
+        process.join()
+
+    physics = statistics.median(bare)
+    print(
+        f"{args.suite}, {args.num_envs} worlds, paper settings; bare physics {physics:,.0f} steps/s"
+    )
+    print(f"{'':6} {'collect s':>10} {'update s':>9} {'steps/s':>9} {'of bare':>8} {'MiB':>6}")
+    update = {}
+    for algo, rows in epochs.items():
+        collect = statistics.median(m["collect_seconds"] for m in rows)
+        update[algo] = statistics.median(m["update_seconds"] for m in rows)
+        speed = statistics.median(m["steps_per_second"] for m in rows)
+        memory = rows[-1]["peak_memory_mib"]
+        print(f"{algo:6} {collect:10.2f} {update[algo]:9.2f} {speed:9,.0f} {speed / physics:8.2f} "
+              f"{memory:6.0f}")  # fmt: skip
+    for other in ("cpo", "trpo"):
+        ratio = update["scpo"] / update[other]
+        memory = epochs["scpo"][-1]["peak_memory_mib"] / epochs[other][-1]["peak_memory_mib"]
+        print(f"scpo's update / {other}'s: {ratio:.2f}, its memory / {other}'s: {memory:.2f}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
