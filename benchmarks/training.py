@@ -66,7 +66,7 @@ def main(args: Args) -> None:
 
     physics = statistics.median(bare)
     print(
-        f"{args.suite}, {args.num_envs} worlds, paper settings; bare physics {physics:,.0f} steps/s"
+        f"{args.suite}, {args.num_envs} worlds, default settings; bare physics {physics:,.0f} steps/s"
     )
     print(f"{'':6} {'collect s':>10} {'update s':>9} {'steps/s':>9} {'of bare':>8} {'MiB':>6}")
     update = {}

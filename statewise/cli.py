@@ -22,6 +22,7 @@ from rich.table import Table
 from torch import Tensor
 
 from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.envs.imports import import_modules
 from statewise.envs.render import (
     Camera,
     DrawError,
@@ -93,6 +94,8 @@ class Play:
     """Height of the video in pixels."""
     continuing: bool = False
     """Move the goal when it is reached and go on, instead of ending the episode."""
+    best_safe: bool = False
+    """Play the policy of the run's safest epoch instead of its last one."""
     speed: bool = True
     """Measure the speed of the environment with 256 worlds too (about two seconds)."""
 
@@ -101,11 +104,15 @@ class Play:
             raise ValueError(f"--seconds is {self.seconds}: give a positive number of seconds")
         if self.video is not None:
             check_video_path(self.video)
-        trained = load_policy(self.what) if (Path(self.what) / "config.json").exists() else None
-        suite, compact = self.what, False
-        if trained is not None:
+        trained, suite, compact, continuing = None, self.what, False, self.continuing
+        if (Path(self.what) / "config.json").exists():
+            trained = load_policy(self.what, self.best_safe)
             suite, compact = trained.settings.suite, trained.settings.compact
-        env = make_env(suite, 1, self.seed, compact=compact, continuing=self.continuing)
+            continuing = continuing or trained.settings.continuing
+            import_modules(trained.settings.imports)
+        if suite.startswith("gym:"):
+            raise ValueError(f"{suite} is not ours to draw: play shows the suites of statewise")
+        env = make_env(suite, 1, self.seed, compact=compact, continuing=continuing)
         started = time.perf_counter()
         if trained is None:
             episodes, running = self._play(env, _policy(self.policy, env, self.seed))

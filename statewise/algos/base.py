@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,8 @@ Metrics = dict[str, float]
 
 @dataclass(frozen=True)
 class Settings:
-    """Shared by all nine; the defaults are those of the paper's table of hyper-parameters."""
+    """Shared by all nine; the defaults are the paper's where its table has one (it has none for the
+    conjugate gradient), but for `critic_batch`."""
 
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers of every network."""
@@ -52,9 +53,11 @@ class Settings:
     def __post_init__(self) -> None:
         _require(bool(self.hidden) and min(self.hidden, default=0) > 0, "hidden", self.hidden,
                  "give at least one positive width")  # fmt: skip
-        for name in ("gamma", "lam", "backtrack_coefficient"):
+        for name in ("gamma", "lam"):
             value = getattr(self, name)
             _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
+        value = self.backtrack_coefficient
+        _require(0.0 < value < 1.0, "backtrack_coefficient", value, "give one between 0 and 1")
         for name in ("target_kl", "critic_lr"):
             value = getattr(self, name)
             _require(value > 0.0, name, value, "give a number above 0")
@@ -64,31 +67,42 @@ class Settings:
         for name in ("cg_damping", "fisher_states", "critic_batch"):
             value = getattr(self, name)
             _require(value >= 0, name, value, "give 0 or more")
+        _require(self.critic_batch != 1, "critic_batch", 1, "give 0 (all rows) or at least 2")
+        for name, hint in get_type_hints(type(self)).items():
+            if get_origin(hint) is Literal:
+                value, choices = getattr(self, name), get_args(hint)
+                _require(value in choices, name, repr(value), f"give one of {', '.join(choices)}")
 
 
 @dataclass(frozen=True)
-class CostSettings(Settings):
+class LimitSettings(Settings):
     """Shared by the methods that keep a cost below a limit."""
 
     cost_limit: tuple[float, ...] = (0.0,)
     """Limit of each constraint; one number serves all."""
     allow_negative_limit: bool = False
     """Accept a limit below zero, which no policy can meet (the published SCPO code ran -0.03)."""
-    cost_gamma: float = 0.99
-    """Discount of the cost."""
-    cost_lam: float = 0.97
-    """Decay of the generalised advantage estimate of the cost."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.cost_limit, default=0.0) < 0.0 and not self.allow_negative_limit:
+        finite = bool(self.cost_limit) and all(math.isfinite(x) for x in self.cost_limit)
+        _require(
+            finite, "cost_limit", self.cost_limit, "give one finite number for each constraint"
+        )
+        if min(self.cost_limit) < 0.0 and not self.allow_negative_limit:
             raise ValueError(
                 f"cost_limit is {self.cost_limit}: costs are never negative, so no policy meets it. "
                 f"Give 0 or more, or say allow_negative_limit"
             )
-        for name in ("cost_gamma", "cost_lam"):
-            value = getattr(self, name)
+        # Settings of the methods that share a name share a range.
+        for name in ("warmup", "cost_gamma", "cost_lam", "recovery_fraction", "bound_coefficient"):
+            value = getattr(self, name, 0.0)
             _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
+        for name in ("tolerance", "margin", "penalty", "penalty_scale", "cost_reduction",
+                     "multiplier_start", "multiplier_lr", "multiplier_cap", "correction_rate",
+                     "correction_steps", "multiplier_iterations"):  # fmt: skip
+            value = getattr(self, name, 0.0)
+            _require(value >= 0.0, name, value, "give 0 or more")
 
     def limits(self, num_costs: int) -> Tensor:
         """[m] float64"""
@@ -99,6 +113,16 @@ class CostSettings(Settings):
                 f"each, or one for all"
             )
         return torch.tensor(given, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class CostSettings(LimitSettings):
+    """Shared by the methods that learn a critic of the cost."""
+
+    cost_gamma: float = 0.99
+    """Discount of the cost."""
+    cost_lam: float = 0.97
+    """Decay of the generalised advantage estimate of the cost."""
 
 
 class Algorithm:
@@ -124,6 +148,8 @@ class Algorithm:
                 f"{self.name} keeps costs below a limit, and {spec.name} has none: use trpo, or an "
                 f"environment that reports a cost"
             )
+        if isinstance(settings, LimitSettings):
+            settings.limits(spec.num_costs)  # says so at once if they do not match
         self.spec, self.settings, self.epochs = spec, settings, epochs
         self.device = torch.device(device)
         self.epoch = 0
@@ -142,9 +168,11 @@ class Algorithm:
             self.value = mlp(self.inputs, settings.hidden, 1).to(self.device)
             self.cost_value: nn.Module | None = None
             if self.cost_signal is not None:
-                self.cost_value = mlp(
-                    self.inputs, settings.hidden, spec.num_costs, self.positive_costs
-                ).to(self.device)
+                critic = mlp(self.inputs, settings.hidden, spec.num_costs, self.positive_costs)
+                if self.positive_costs:
+                    # Softplus starts at 0.69, more than most costs: begin near 0.05 instead.
+                    nn.init.constant_(critic[-2].bias, -3.0)  # type: ignore[arg-type]
+                self.cost_value = critic.to(self.device)
             self.build()
         self.optimizers = {
             name: torch.optim.Adam(module.parameters(), self.learning_rate(name), fused=True)
@@ -198,16 +226,15 @@ class Algorithm:
 
     def update(self, rollout: Rollout) -> Metrics:
         """Learn from a rollout; returns metrics. Non-finite data never reach the weights."""
+        self.epoch += 1
+        batch = estimate(self, rollout)
+        if batch.non_finite():
+            self.skipped += 1
+            return {"skipped_updates": self.skipped, "update_skipped": 1.0}
         if self.start_inputs is None:
             first = rollout.age == 0
             inputs = self.observe(rollout.obs[first], rollout.cost_max_before[first])
             self.start_inputs = inputs[:4096].clone()
-        self.epoch += 1
-        batch = estimate(self, rollout)
-        broken = batch.non_finite()
-        if broken:
-            self.skipped += 1
-            return {"skipped_updates": self.skipped, "update_skipped": 1.0}
         metrics = self.improve(batch)
         return {**batch.metrics(self.spec.cost_names), **metrics, "skipped_updates": self.skipped}
 
@@ -215,45 +242,54 @@ class Algorithm:
 
     def fit_value(self, batch: Batch) -> Metrics:
         """Regress V on the returns."""
-        loss = self.fit("value", batch.inputs, batch.target.unsqueeze(1))
-        return {"value_loss": loss}
+        return self.fit(batch.inputs, {"value": batch.target.unsqueeze(1)})
 
-    def fit_cost_value(self, batch: Batch) -> Metrics:
-        """Regress the cost critic on its returns."""
-        return {"cost_value_loss": self.fit("cost_value", batch.inputs, batch.cost_target)}
+    def fit_critics(self, batch: Batch) -> Metrics:
+        """Regress V and the cost critic on their returns, in the same steps."""
+        targets = {"value": batch.target.unsqueeze(1), "cost_value": batch.cost_target}
+        return self.fit(batch.inputs, targets)
 
     def fit(
         self,
-        name: str,
         inputs: Tensor,
-        targets: Tensor,
+        targets: Mapping[str, Tensor],
         pools: Sequence[Tensor] = (),
         weights: Tensor | None = None,
-    ) -> float:
-        """Adam steps on the (weighted) mean squared error of a network; the last loss.
+    ) -> Metrics:
+        """Adam steps on the (weighted) mean squared error of networks; their last losses.
 
-        `pools` are sets of row numbers: each step takes equally many from each (all rows if none
-        is given). If anything turns out not finite, the network is as before.
+        targets: of each network, by its name. pools: sets of row numbers, of which each step takes
+        equally many (all rows if none is given). A network that turns out not finite is put back.
         """
-        module, optimizer = self.modules()[name], self.optimizers[name]
-        before = copy.deepcopy((module.state_dict(), optimizer.state_dict()))
+        nets = {name: self.modules()[name] for name in targets}
+        optimizers = [self.optimizers[name] for name in targets]
+        before = copy.deepcopy([(n.state_dict(), o.state_dict()) for n, o in
+                                zip(nets.values(), optimizers, strict=True)])  # fmt: skip
         sets = pools or [torch.arange(len(inputs), device=self.device)]
         most = (self.settings.critic_batch or len(inputs)) // len(sets)
         share = min(most, *(len(rows) for rows in sets))
-        loss = torch.zeros(())
+        losses: list[Tensor] = []
         for _ in range(self.settings.critic_iterations):
             rows = torch.cat([self.draw(rows, share) for rows in sets])
-            error = (module(inputs[rows]) - targets[rows]).square()
-            loss = error.mean() if weights is None else (weights[rows, None] * error).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        last = float(loss.detach())
-        if not (math.isfinite(last) and _all_finite(module)):
-            self.skipped += 1
-            module.load_state_dict(before[0])
-            optimizer.load_state_dict(before[1])
-        return last
+            x, weight = inputs[rows], 1.0 if weights is None else weights[rows, None]
+            losses = [
+                (weight * (net(x) - targets[name][rows]).square()).mean()
+                for name, net in nets.items()
+            ]
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            torch.stack(losses).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+        last = torch.stack(losses).tolist()
+        for loss, net, optimizer, saved in zip(
+            last, nets.values(), optimizers, before, strict=True
+        ):
+            if not (math.isfinite(loss) and _all_finite(net)):
+                self.skipped += 1
+                net.load_state_dict(saved[0])
+                optimizer.load_state_dict(saved[1])
+        return {f"{name}_loss": loss for name, loss in zip(nets, last, strict=True)}
 
     def draw(self, rows: Tensor, count: int) -> Tensor:
         """`count` of the rows at random (repeats are possible), or all if there are no more."""

@@ -22,7 +22,7 @@ class CpoSettings(CostSettings):
     """Most of the decrease within the trust region that a violated constraint may ask for."""
     reward_test: RewardTest = "reference"
     """When a step may lower the reward: "paper" if no step is feasible, "reference" (the published
-    code) while a limit is violated, "always" or "never" apply the test."""
+    code) while a limit is violated, not at all with "always" (test), at any time with "never"."""
     cost_reduction: float = 0.0
     """Decrease of the surrogate cost that a violated constraint must see to accept a step."""
 
@@ -48,4 +48,4 @@ class Cpo(Algorithm):
             reward_test=s.reward_test,
             cost_reduction=s.cost_reduction,
         )
-        return step | self.fit_value(batch) | self.fit_cost_value(batch)
+        return step | self.fit_critics(batch)

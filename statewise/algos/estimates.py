@@ -55,7 +55,8 @@ class Batch:
 
     def non_finite(self) -> str | None:
         """The name of a tensor that is not finite, if one is not."""
-        for name in ("inputs", "action", "advantage", "target", "cost_advantage", "cost_target"):
+        names = ("inputs", "action", "advantage", "target", "cost_advantage", "cost_target", "J")
+        for name in names:
             if not bool(torch.isfinite(getattr(self, name)).all()):
                 return name
         return None
@@ -119,7 +120,8 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
         cost_advantage=cost_advantage.flatten(0, 1),
         cost_target=cost_target.flatten(0, 1),
         positive=returns.positive_ahead(cost, rollout.ended).any(-1).flatten(),
-        J=about.mean,
+        # Costs are not negative, so less than 0 is noise, and would switch a limit of 0 off.
+        J=about.mean.clamp(min=0.0),
         length=about.length,
         episodes=about.episodes,
     )

@@ -50,7 +50,7 @@ class Pcpo(Algorithm):
         region = s.target_kl if s.keep_region else float("inf")
         test = line_search.trust_region_test(region, reward_test="never")
         search = step.search(direction, lambda m: test(line_search.Measurement(m.kl, 0.0)))
-        metrics = step.metrics(search) | {"case": float(not plan.feasible)}
+        metrics = step.metrics(search) | {"feasible": float(plan.feasible)}
         for i, name in enumerate(self.spec.cost_names):
             metrics |= {f"c_{name}": float(violation[i]), f"beta_{name}": plan.beta[i]}
-        return metrics | self.fit_value(batch) | self.fit_cost_value(batch)
+        return metrics | self.fit_critics(batch)

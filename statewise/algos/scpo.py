@@ -51,7 +51,7 @@ class ScpoSettings(CostSettings):
     halves of the worlds); off asks for the violation as it is, as the paper does."""
     reward_test: RewardTest = "reference"
     """When a step may lower the reward: "paper" if no step is feasible, "reference" (the published
-    code) while a limit is violated, "always" or "never" apply the test."""
+    code) while a limit is violated, not at all with "always" (test), at any time with "never"."""
     cost_reduction: float = 0.0
     """Decrease of the surrogate cost that a violated constraint must see to accept a step."""
     bound_coefficient: float = 0.0
@@ -101,7 +101,7 @@ class Scpo(Algorithm):
             tolerance=s.tolerance,
             reliability=self.reliability if s.reliable else None,
         )
-        return step | self.predict(batch, step) | self.fit_value(batch) | self.fit_maximum(batch)
+        return step | self.predict(batch, step) | self.fit_critics(batch)
 
     def bound(self, batch: Batch, kl: float) -> Tensor:
         """[m] the most by which J_D can exceed its first-order prediction (corrected form)."""
@@ -124,18 +124,19 @@ class Scpo(Algorithm):
             }
         return metrics
 
-    def fit_maximum(self, batch: Batch) -> Metrics:
-        """Fit V_D with the zero targets, which are most of them, brought down to the others."""
-        zero, positive = (~batch.positive).nonzero()[:, 0], batch.positive.nonzero()[:, 0]
+    def fit_critics(self, batch: Batch) -> Metrics:
+        """Fit V, and V_D with its zero targets, which are most of them, as `subsample` says."""
         mode, inputs, targets = self.settings.subsample, batch.inputs, batch.cost_target
+        zero, positive = (~batch.positive).nonzero()[:, 0], batch.positive.nonzero()[:, 0]
         kept = len(positive) / len(zero) if 0 < len(positive) < len(zero) else 1.0
         if mode == "none" or kept == 1.0:
             # Also when there is no positive target at all: then V_D is pulled to zero everywhere.
-            loss = self.fit("cost_value", inputs, targets)
-        elif mode == "weighted":
+            return super().fit_critics(batch) | {"zero_targets_kept": 1.0}
+        metrics = self.fit_value(batch) | {"zero_targets_kept": kept}
+        if mode == "weighted":
             weights = torch.where(batch.positive, 1.0, kept)
-            loss = self.fit("cost_value", inputs, targets, weights=weights / weights.mean())
-        else:
-            zeros = self.draw(zero, len(positive)) if mode == "once" else zero
-            loss = self.fit("cost_value", inputs, targets, pools=(positive, zeros))
-        return {"cost_value_loss": loss, "zero_targets_kept": kept}
+            return metrics | self.fit(
+                inputs, {"cost_value": targets}, weights=weights / weights.mean()
+            )
+        zeros = self.draw(zero, len(positive)) if mode == "once" else zero
+        return metrics | self.fit(inputs, {"cost_value": targets}, pools=(positive, zeros))

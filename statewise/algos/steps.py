@@ -157,14 +157,17 @@ def constrained_step(
     `tolerance` is in units of the largest cost of a step.
     """
     m = len(violation)
-    step = PolicyStep(algo, batch, objectives, contrasts(batch) if reliability else ())
+    worlds = batch.rollout.reward.shape[1]
+    due = reliability is not None and worlds > 1 and algo.epoch % Reliability.EVERY == 1
+    step = PolicyStep(algo, batch, objectives, contrasts(batch) if due else ())
     delta = algo.settings.target_kl
     q, r, S = float(step.gram[0, 0]), step.gram[1 : m + 1, 0], step.gram[1 : m + 1, 1 : m + 1]
     scale = [ceiling or 1.0 for ceiling in algo.spec.cost_ceiling]
     wanted = np.asarray(violation)
     if reliability is not None:
-        trust = reliability.update(S.diagonal(), step.gram.diagonal()[m + 1 :])
-        wanted = np.where(wanted > 0, wanted / trust.numpy(), wanted)
+        if due:  # never with a single world: it has no two halves
+            reliability.update(S.diagonal(), step.gram.diagonal()[m + 1 :])
+        wanted = np.where(wanted > 0, wanted / reliability.share.numpy(), wanted)
     fading = np.asarray(violation) / np.maximum(tolerance * np.asarray(scale), 1e-12)
     fraction = recovery_fraction * fading.clip(0.0, 1.0)
     asked = trust_region.limit_request(wanted, S, delta, fraction)
@@ -180,7 +183,7 @@ def constrained_step(
     search = step.search(direction, test)
     metrics = step.metrics(search)
     rescued = False
-    if not search.accepted and step.finite and max(violation) > 0:
+    if not search.accepted and step.finite and max(violation) > 0 and reward_test != "always":
         # No part of the step will do: lower the violated costs, whatever it does to the reward.
         rescue = trust_region.recover(q, r, S, violation, delta, scale)
         direction = trust_region.step(rescue, step.natural[0], step.natural[1 : m + 1])
@@ -203,7 +206,7 @@ def constrained_step(
             f"cost_change_planned_{name}": plan.cost_change[i],
         }
         if reliability is not None:
-            metrics[f"reliability_{name}"] = float(trust[i])
+            metrics[f"reliability_{name}"] = float(reliability.share[i])
     return metrics
 
 
@@ -214,20 +217,27 @@ class Reliability:
     the cost in proportion to bᵀF⁻¹b, which counts the noise as well, and lowers the true cost by
     the share truthᵀF⁻¹truth / bᵀF⁻¹b of that. Two halves of the worlds have independent noise, so
     half their difference d tells its size: E[dᵀF⁻¹d] = E[noiseᵀF⁻¹noise].
+
+    It changes slowly, so it is measured in every fourth epoch and smoothed.
     """
 
-    SMOOTHING = 0.9
+    EVERY = 4
+    SMOOTHING = 0.65
     LEAST = 0.1
 
     def __init__(self, num_costs: int) -> None:
         self.total = torch.zeros(num_costs, dtype=torch.float64)
         self.noise = torch.zeros(num_costs, dtype=torch.float64)
 
-    def update(self, total: Tensor, noise: Tensor) -> Tensor:
-        """The share `[m]`, from bᵀF⁻¹b and dᵀF⁻¹d of this batch and of those before."""
+    def update(self, total: Tensor, noise: Tensor) -> None:
+        """Take in bᵀF⁻¹b and dᵀF⁻¹d of a batch, `[m]` each."""
         keep = self.SMOOTHING
         self.total = keep * self.total + (1 - keep) * total.double().cpu()
         self.noise = keep * self.noise + (1 - keep) * noise.double().cpu()
+
+    @property
+    def share(self) -> Tensor:
+        """[m]"""
         share = 1.0 - self.noise / self.total.clamp(min=1e-300)
         return torch.where(self.total > 0, share, 1.0).clamp(self.LEAST, 1.0)
 
@@ -236,6 +246,8 @@ def contrasts(batch: Batch) -> list[Objective]:
     """Half the difference of each cost surrogate between the even and the odd worlds."""
     worlds = batch.rollout.reward.shape[1]
     sign = 1.0 - 2.0 * (torch.arange(worlds, device=batch.action.device) % 2)
+    if worlds % 2:
+        sign[-1] = 0.0  # two halves of equal size
     weight = sign.repeat(len(batch.action) // worlds) * (len(batch.action) / batch.episodes)
 
     def of(i: int) -> Objective:

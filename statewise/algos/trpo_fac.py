@@ -6,6 +6,7 @@ is safe.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,7 +65,7 @@ class TrpoFac(Algorithm):
         step = natural_step(self, batch, objective)
         metrics = step | self.raise_prices(batch)
         metrics |= {"multiplier_mean": float(price.mean()), "multiplier_max": float(price.max())}
-        return metrics | self.fit_value(batch) | self.fit_cost_value(batch)
+        return metrics | self.fit_critics(batch)
 
     def raise_prices(self, batch: Batch) -> Metrics:
         """Ascend E[λ(s) (cost-to-go(s) - limit)]."""
@@ -74,10 +75,15 @@ class TrpoFac(Algorithm):
             with torch.no_grad():
                 ahead = self.cost_value(batch.inputs)
         violation = ahead - s.limits(self.spec.num_costs).to(ahead)
+        saved = copy.deepcopy((self.multiplier.state_dict(), optimizer.state_dict()))
         loss = torch.zeros(())
         for _ in range(s.multiplier_iterations):
             loss = -(self.multiplier(batch.inputs) * violation).sum(dim=1).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        if not all(bool(torch.isfinite(p).all()) for p in self.multiplier.parameters()):
+            self.skipped += 1
+            self.multiplier.load_state_dict(saved[0])
+            optimizer.load_state_dict(saved[1])
         return {"multiplier_loss": float(loss.detach())}

@@ -58,7 +58,7 @@ class TrpoIpo(Algorithm):
         for i, name in enumerate(self.spec.cost_names):
             step |= {f"c_{name}": float(violation[i])}
             step |= {f"barrier_{name}": float(self.barrier(violation[i]))}
-        return step | self.fit_value(batch) | self.fit_cost_value(batch)
+        return step | self.fit_critics(batch)
 
     def barrier(self, u: Tensor) -> Tensor:
         t = self.settings.t

@@ -54,7 +54,7 @@ class TrpoLag(Algorithm):
         )
         for i, name in enumerate(self.spec.cost_names):
             step |= {f"c_{name}": float(violation[i]), f"nu_{name}": float(self.multiplier[i])}
-        return step | self.fit_value(batch) | self.fit_cost_value(batch)
+        return step | self.fit_critics(batch)
 
     def extra_state(self) -> dict[str, Any]:
         return {"multiplier": self.multiplier}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from statewise.algos.base import Algorithm, CostSettings, Metrics
+from statewise.algos.base import Algorithm, LimitSettings, Metrics
 from statewise.algos.estimates import Batch
 from statewise.algos.filters import Corrections
 from statewise.algos.steps import natural_step, reward_surrogate
@@ -22,7 +22,7 @@ from statewise.types import Step
 
 
 @dataclass(frozen=True)
-class TrpoSlSettings(CostSettings):
+class TrpoSlSettings(LimitSettings):
     """`cost_limit` bounds the predicted cost of each step."""
 
     warmup: float = 1 / 3
@@ -61,7 +61,8 @@ class TrpoSl(Algorithm):
         last_cost = step.cost.masked_fill(step.ended.unsqueeze(-1), 0.0)
         limit = self.settings.limits(self.spec.num_costs).to(last_cost) + self.settings.margin
         offset, slopes = last_cost - limit, self.cost_model.slopes(inputs)
-        predicted = offset + (slopes @ action.unsqueeze(-1)).squeeze(-1)
+        possible = action.clamp(-1.0, 1.0)  # what the environment would make of it
+        predicted = offset + (slopes @ possible.unsqueeze(-1)).squeeze(-1)
         unsafe = (predicted > 0).any(dim=1, keepdim=True)
         safe, _ = project_safe_box(action, slopes, offset)
         executed = torch.where(unsafe, safe, action)
@@ -71,9 +72,11 @@ class TrpoSl(Algorithm):
     def fit_cost_model(self, batch: Batch) -> Metrics:
         """Regress c_t - c_{t-1} on the executed action; zero costs brought down to the others."""
         rollout = batch.rollout
-        cost, executed = rollout.cost.flatten(0, 1), rollout.executed.flatten(0, 1)
+        cost, executed = rollout.cost.flatten(0, 1), rollout.executed.flatten(0, 1).clamp(-1, 1)
         change = cost - rollout.last_cost.flatten(0, 1)
         positive, zero = (cost > 0).any(1).nonzero()[:, 0], (cost == 0).all(1).nonzero()[:, 0]
+        if len(positive) == 0:
+            return {"cost_model_loss": 0.0}  # nothing to learn from, and much to unlearn
         pools = (positive, zero) if 0 < len(positive) < len(zero) else ()
-        loss = self.fit("cost_model", torch.cat([batch.inputs, executed], dim=1), change, pools)
-        return {"cost_model_loss": loss}
+        pairs = torch.cat([batch.inputs, executed], dim=1)
+        return self.fit(pairs, {"cost_model": change}, pools)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from statewise.algos.base import Algorithm, CostSettings, Metrics
+from statewise.algos.base import Algorithm, LimitSettings, Metrics
 from statewise.algos.estimates import Batch
 from statewise.algos.filters import Corrections
 from statewise.algos.steps import Candidate, natural_step, reward_surrogate
@@ -20,9 +20,11 @@ from statewise.types import Step
 
 
 @dataclass(frozen=True)
-class TrpoUslSettings(CostSettings):
+class TrpoUslSettings(LimitSettings):
     """`cost_limit` bounds the predicted cost-to-go of each action."""
 
+    cost_gamma: float = 0.99
+    """Discount of the cost-to-go."""
     warmup: float = 1 / 3
     """Share of the epochs in which the cost model is trained and corrects nothing."""
     margin: float = 0.01
@@ -33,8 +35,8 @@ class TrpoUslSettings(CostSettings):
     correction_rate: float = 0.05
     """Length of such a step, in its largest component."""
     penalty: float = 0.0
-    """Weight κ of E[(Q_C(s, μ(s)) - limit)+] in the policy's loss; the original method used 5, the
-    paper leaves it out."""
+    """Weight κ of E[(Q_C(s, μ(s)) - limit - margin)+] in the policy's loss; the original method used
+    5, the paper leaves it out."""
 
 
 class TrpoUsl(Algorithm):
@@ -85,7 +87,7 @@ class TrpoUsl(Algorithm):
 
     def descend(self, inputs: Tensor, action: Tensor) -> Tensor:
         """Gradient steps on the actions `[B, a]` whose predicted cost exceeds the limit."""
-        executed = action
+        executed = action.clamp(-1.0, 1.0)
         for _ in range(self.settings.correction_steps):
             at = executed.detach().requires_grad_()
             excess = self.excess(inputs, at)
@@ -102,14 +104,14 @@ class TrpoUsl(Algorithm):
         """Regress Q_C on c + γ Q_C(next), the next action being the one that was executed."""
         rollout, gamma = batch.rollout, self.settings.cost_gamma
         with torch.no_grad():
-            here = torch.cat([batch.inputs, rollout.executed.flatten(0, 1)], dim=1)
+            done = rollout.executed.flatten(0, 1).clamp(-1.0, 1.0)
+            here = torch.cat([batch.inputs, done], dim=1)
             ahead = self.cost_to_go(here).view_as(rollout.cost)
             after = self.observe(rollout.next_obs, rollout.cost_max)
             # Where the next action is not in the rollout, the policy's mean stands in for it.
-            proposed = torch.cat([after, self.policy(after)], dim=-1)
+            proposed = torch.cat([after, self.policy(after).clamp(-1.0, 1.0)], dim=-1)
             ahead = torch.cat([ahead[1:], self.cost_to_go(proposed[-1:])])
             ahead = torch.where(
                 rollout.truncated.unsqueeze(-1), self.cost_to_go(proposed), ahead
             ).masked_fill(rollout.terminated.unsqueeze(-1), 0.0)
-        loss = self.fit("cost_to_go", here, (rollout.cost + gamma * ahead).flatten(0, 1))
-        return {"cost_model_loss": loss}
+        return self.fit(here, {"cost_to_go": (rollout.cost + gamma * ahead).flatten(0, 1)})

@@ -137,15 +137,16 @@ def limit_request(
 
     The square root is the largest decrease of cost i that the region allows. With η < 1 a violated
     constraint asks for a part of it and leaves the rest of the region to the reward; η = 1 asks for
-    all of it, as the paper does, and η = 0 only not to get worse. Constraints with a zero gradient
-    keep c_i: no request can be met. eta: one number, or [m].
+    c whatever the region allows, as the paper does, and η = 0 only not to get worse. Constraints
+    with a zero gradient keep c_i: no request can be met. eta: one number, or [m].
     """
     fraction = _array(eta)
     if not ((fraction >= 0.0) & (fraction <= 1.0)).all():
         raise ValueError(f"eta is {fraction.tolist()}; give fractions from 0 to 1 (1 is the paper)")
     c, variance = _array(c), np.diagonal(_array(S).reshape(np.size(_array(c)), -1))
     most = np.sqrt(2.0 * delta * np.maximum(variance, 0.0))
-    return np.where((c > 0.0) & (most > 0.0), np.minimum(c, fraction * most), c)
+    limited = (c > 0.0) & (most > 0.0) & (fraction < 1.0)
+    return np.where(limited, np.minimum(c, fraction * most), c)
 
 
 # --- the scaled problem ------------------------------------------------------------------------

@@ -30,7 +30,9 @@ class GoalTask:
         self._pillars = slice(1 + self.num_hazards, 1 + self.num_hazards + self.num_pillars)
         self._radius = {c.name: c.radius for c in suite.constraints}
 
-        names = scene.match(robot.sensors)
+        names = list(dict.fromkeys(scene.match(robot.sensors)))
+        blocks = [_block(name) for name in names]
+        names.sort(key=lambda name: blocks.index(_block(name)))  # a block lies in one piece
         columns = [i for name in names for i in _range(scene.sensors[name])]
         self._internal = torch.tensor(columns, dtype=torch.long, device=device)
         self.point = scene.sensors[f"{robot.point}_pos"]
@@ -108,6 +110,10 @@ class GoalTask:
         return torch.stack(gaps, dim=1).amin(dim=1)
 
 
+def _block(sensor: str) -> str:
+    return sensor.split("_")[0]
+
+
 def _range(s: slice) -> range:
     return range(s.start, s.stop)
 
@@ -116,7 +122,7 @@ def _internal_sizes(scene: Scene, names: list[str]) -> dict[str, int]:
     """Sizes of the internal blocks: sensors that share a prefix (`jointpos_`) are one block."""
     sizes: dict[str, int] = {}
     for name in names:
-        s, block = scene.sensors[name], name.split("_")[0]
+        s, block = scene.sensors[name], _block(name)
         sizes[block] = sizes.get(block, 0) + s.stop - s.start
     return sizes
 

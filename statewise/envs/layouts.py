@@ -64,9 +64,10 @@ class LayoutStock:
         keepouts = torch.tensor([arena.robot_keepout, *arena.keepouts[1:]])
         half = arena.extent - arena.keepouts[0]
         xy, found = place_one(self._generator, placed, keepouts + arena.keepouts[0], half)
-        return torch.cat([xy, self._goal_height(len(xy))], dim=1).to(self.device), found.to(
-            self.device
-        )
+        goal = torch.cat([xy, self._goal_height(len(xy))], dim=1)
+        if arena.reach is not None:
+            found &= torch.linalg.vector_norm(goal, dim=-1) <= arena.reach
+        return goal.to(self.device), found.to(self.device)
 
     def state(self) -> dict[str, Any]:
         return {

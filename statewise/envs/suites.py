@@ -77,8 +77,8 @@ def parse_suite(name: str) -> Suite:
     robot = get_robot(match[1])
     pairs = re.findall(r"-(\w+)-([-+]?\w+)", match[2])
     constraints = tuple(_constraint(name, robot, kind, count) for kind, count in pairs)
-    kinds = [kind for kind, _ in pairs]
-    if len(set(kinds)) < len(kinds):
+    names = [c.name for c in constraints]
+    if len(set(names)) < len(names):
         raise ValueError(f"suite {name!r} names a constraint twice: join them into one count")
     suite = Suite(name, robot, constraints)
     _check_room(suite)

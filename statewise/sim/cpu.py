@@ -58,7 +58,7 @@ class CpuSim:
         except mujoco.batch.SimulationError as error:
             self.messages = {int(i): self._batch.error(int(i)) for i in error.ids}
             self.fault[torch.as_tensor(error.ids, dtype=torch.long)] = True
-        raised = self._warning_counts() > self._warnings
+        raised = self._warning_counts() != self._warnings
         if raised.any():
             for world in np.flatnonzero(raised.any(axis=1)):
                 names = [mujoco.mjtWarning(int(w)).name for w in np.flatnonzero(raised[world])]

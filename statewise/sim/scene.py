@@ -77,6 +77,8 @@ def build_scene(
     scene = mujoco.MjSpec()
     scene.modelname = robot.modelname
     scene.option = robot.option
+    # A world that fails must be seen to fail, not be put back by the engine.
+    scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     if integrator is not None:
         scene.option.integrator = _integrator(integrator)
     _decorate(scene)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from statewise.algos import Algorithm
+from statewise.core.mmdp import episode_age
 from statewise.sim.cpu import one_torch_thread
 from statewise.types import Act, EnvSpec, Rollout, Step
 
@@ -66,7 +67,7 @@ class Collector:
 
     def collect(self, horizon: int) -> tuple[Rollout, Episodes]:
         """`horizon` steps of every world, and the episodes that ended in them."""
-        step = self._step or self.env.reset()
+        step = self.begin()
         before: list[Step] = []
         acts: list[Act] = []
         after: list[Step] = []
@@ -81,12 +82,16 @@ class Collector:
         rollout = self._stack(before, acts, after)
         return rollout, self._finish(rollout)
 
+    def begin(self) -> Step:
+        """The step to go on from; the first call starts the first episodes."""
+        if self._step is None:
+            self._step = self.env.reset()
+        return self._step
+
     def _stack(self, before: list[Step], acts: list[Act], after: list[Step]) -> Rollout:
         ended = torch.stack([s.ended for s in after])
-        age = torch.empty(ended.shape, dtype=torch.long, device=ended.device)
-        for t, over in enumerate(ended):
-            age[t] = self._age
-            self._age = (self._age + 1).masked_fill(over, 0)
+        age = episode_age(ended, self._age)
+        self._age = (age[-1] + 1).masked_fill(ended[-1], 0)
         return Rollout(
             obs=torch.stack([s.obs for s in before]),
             next_obs=torch.stack([s.final_obs for s in after]),
@@ -123,10 +128,11 @@ class Collector:
         )
 
     def state_dict(self) -> dict[str, Any]:
+        step = self.begin()
         return {
             "env": self.env.state_dict(),
             "generator": self.generator.get_state(),
-            "step": None if self._step is None else dict(vars(self._step)),
+            "step": dict(vars(step)),
             "age": self._age,
             "return": self._return,
             "cost": self._cost,
@@ -135,7 +141,7 @@ class Collector:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env.load_state_dict(state["env"])
         self.generator.set_state(state["generator"].cpu())
-        self._step = None if state["step"] is None else Step(**state["step"])
+        self._step = Step(**state["step"])
         self._age, self._return, self._cost = state["age"], state["return"], state["cost"]
         fresh = getattr(self.env, "fresh_step", lambda: None)()
         if fresh is not None:  # the worlds could not be restored, and began new episodes

@@ -13,6 +13,9 @@ from statewise.core.statistics import rate_interval
 from statewise.sim.cpu import one_torch_thread
 from statewise.training.collect import Env, Episodes
 
+_FRESH = 1 << 40
+"""Evaluation seeds start here, so that no layout of a training run is ever replayed."""
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -125,7 +128,7 @@ def run_episodes(
     length = torch.zeros(b, dtype=torch.long, device=env.device)
     done = torch.zeros(b, dtype=torch.long, device=env.device)
     parts: list[Episodes] = []
-    step = env.reset(seed=seed)
+    step = env.reset(seed=_FRESH + seed)
     with one_torch_thread():
         while bool((done < quota).any()):
             step = env.step(algo.act(step, generator).executed)

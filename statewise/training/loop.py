@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import logging
 import resource
 import signal
@@ -91,6 +92,15 @@ class TrainSettings:
                 f"an epoch of {self.steps_per_epoch} steps is not divisible by {num_envs} worlds: "
                 f"use --steps-per-epoch {low} or {low + num_envs}"
             )
+        if steps < per_epoch:
+            raise ValueError(
+                f"steps ({steps}) are less than one epoch of {per_epoch}: give more, or a smaller "
+                f"--steps-per-epoch"
+            )
+        if self.threads < 0:
+            raise ValueError(f"threads is {self.threads}: give 0 (all cores) or more")
+        if self.wandb and importlib.util.find_spec("wandb") is None:
+            raise ValueError("--wandb needs Weights & Biases: pip install 'statewise[wandb]'")
         if self.checkpoint_every < 1 or self.keep_checkpoints < 1:
             raise ValueError(
                 f"checkpoint_every ({self.checkpoint_every}) and keep_checkpoints "
@@ -156,11 +166,12 @@ class Training:
         """Continue a run from its newest whole checkpoint."""
         folder = RunFolder.open(path)
         settings, algo_settings = read_config(folder.config())
-        saved_at, state = folder.load(settings.device)
         training = cls(settings, algo_settings, folder)
-        training.load_state_dict(state)
+        if checkpoint.latest(folder.checkpoints):
+            _, state = folder.load(settings.device)
+            training.load_state_dict(state)
         folder.rewind(training.epoch)
-        log.info("continuing %s after epoch %d (%s)", path, training.epoch, saved_at.name)
+        log.info("continuing %s after epoch %d", path, training.epoch)
         return training
 
     @property
@@ -173,20 +184,21 @@ class Training:
         horizon = self.settings.steps_per_epoch // self.settings.num_envs
         rollout, episodes = self.collector.collect(horizon)
         collected = time.perf_counter()
-        learned = self.algo.update(rollout)
-        done = time.perf_counter()
-
         self.epoch += 1
         self.steps += rollout.size
+        metrics = self._describe(rollout, episodes)
+        self._keep_best(metrics)  # before the update: these episodes are the policy's as it is
+
+        updating = time.perf_counter()
+        metrics |= self.algo.update(rollout)
+        done = time.perf_counter()
         self.seconds += done - start
-        times = {"collect_seconds": collected - start, "update_seconds": done - collected}
-        metrics = self._describe(rollout, episodes) | learned | times
+        metrics |= {"collect_seconds": collected - start, "update_seconds": done - updating}
         metrics["seconds"] = self.seconds
         metrics["steps_per_second"] = rollout.size / (done - start)
         metrics["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         self.folder.log_metrics(metrics)
         self.folder.log_episodes(self.epoch, episodes, self.env.spec.cost_names)
-        self._keep_best(metrics, len(episodes))
         if self.epoch % self.settings.checkpoint_every == 0 or self.finished:
             self.save()
         return metrics
@@ -221,9 +233,10 @@ class Training:
             metrics[whole] = None if None in parts else sum(parts)
         return metrics
 
-    def _keep_best(self, metrics: dict[str, Any], episodes: int) -> None:
+    def _keep_best(self, metrics: dict[str, Any]) -> None:
         """Keep the policy that collected the safest, then the best-paid, epoch so far."""
-        if episodes < 50 or metrics["return"] is None:
+        settled = self.steps >= self.env.spec.max_episode_steps * self.env.num_envs
+        if metrics["episodes"] < 50 or not settled:  # the first to finish are the short ones
             return
         # To a hundredth: safer beats better, but not for the noise of a few episodes.
         score = (-round(metrics["max_cost"] or 0.0, 2), metrics["return"])
@@ -259,6 +272,8 @@ def run(training: Training, report: Callable[[dict[str, Any]], None]) -> bool:
 
     The first Ctrl-C lets the epoch finish and saves; the second stops at once.
     """
+    if training.epoch == 0:
+        training.save()  # so that a run killed in its first epochs can be resumed too
     with _stop_on_interrupt() as stopped:
         while not training.finished and not stopped():
             report(training.run_epoch())
@@ -309,8 +324,17 @@ def build_env(settings: TrainSettings) -> Env:
 def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
     """The settings a run was started with."""
     train, own = (_with_tuples(config[part]) for part in ("train", "algorithm"))
+    kind = get_algorithm(train.get("algo", ""))
+    for given, known in ((train, TrainSettings), (own, kind.settings_class)):
+        different = set(given) ^ {f.name for f in dataclasses.fields(known)}
+        if different:
+            raise ValueError(
+                f"the run was made by statewise {config.get('statewise')} with other settings than "
+                f"this version ({__version__}) has: {', '.join(sorted(different))}. Use that "
+                f"version, or train anew"
+            )
     settings = TrainSettings(**train)
-    return settings, get_algorithm(settings.algo).settings_class(**own)
+    return settings, kind.settings_class(**own)
 
 
 def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:

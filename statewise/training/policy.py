@@ -32,6 +32,7 @@ class Policy:
     def reset(self) -> None:
         """Begin an episode."""
         self.cost_max = torch.zeros(self.spec.num_costs)
+        self._started = False
 
     def __call__(
         self, obs: Tensor | np.ndarray, cost: Tensor | np.ndarray | float | None = None
@@ -49,6 +50,12 @@ class Policy:
         if not bool(torch.isfinite(obs).all()):
             raise ValueError("the observation is not finite: the policy cannot be asked about it")
         last = torch.zeros(self.spec.num_costs)
+        if cost is None and self._started and self.spec.num_costs:
+            raise ValueError(
+                "give the cost of the step just taken: the policy keeps its running maximum (or "
+                "call reset(), if an episode begins)"
+            )
+        self._started = True
         if cost is not None:
             last = torch.as_tensor(cost, dtype=torch.float32).reshape(-1)
             self._check_cost(last)
@@ -58,12 +65,15 @@ class Policy:
 
     def check(self, spec: EnvSpec) -> None:
         """Raise ValueError if the policy does not fit an environment."""
-        mine = (self.spec.obs_size, self.spec.action_size, self.spec.num_costs)
-        theirs = (spec.obs_size, spec.action_size, spec.num_costs)
+        mine, theirs = (
+            (s.obs_size, s.action_size, tuple(s.cost_names), tuple(s.blocks))
+            for s in (self.spec, spec)
+        )
         if mine != theirs:
             raise ValueError(
-                f"the policy was trained on {self.spec.name} with {mine} observations, actions and "
-                f"constraints; {spec.name} has {theirs}: load a policy of that suite"
+                f"the policy was trained on {self.spec.name} with {mine[0]} observations, {mine[1]} "
+                f"actions and the constraints {mine[2]}; {spec.name} has {theirs[0]}, {theirs[1]} "
+                f"and {theirs[2]}: load a policy of that suite"
             )
 
     def _check_cost(self, cost: Tensor) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import math
 import os
 import platform
 import subprocess
@@ -73,7 +74,8 @@ class RunFolder:
         """Append one epoch."""
         if self._metrics is None:
             self._metrics = open(self.path / "metrics.jsonl", "a")  # noqa: SIM115
-        self._metrics.write(json.dumps(metrics) + "\n")
+        finite = {k: v if _finite(v) else None for k, v in metrics.items()}
+        self._metrics.write(json.dumps(finite) + "\n")
         self._metrics.flush()
 
     def log_episodes(self, epoch: int, episodes: Episodes, cost_names: Sequence[str]) -> None:
@@ -143,9 +145,9 @@ class RunFolder:
         checkpoint.write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
         path = self.path / "episodes.csv"
         if path.exists():
-            header, *rows = path.read_text().splitlines(keepends=True)
-            rows = [r for r in rows if r.endswith("\n") and int(r.split(",")[0]) <= epoch]
-            checkpoint.write_atomically(path, (header + "".join(rows)).encode())
+            rows = [r for r in path.read_text().splitlines(keepends=True) if r.endswith("\n")]
+            kept = rows[:1] + [r for r in rows[1:] if int(r.split(",")[0]) <= epoch]
+            checkpoint.write_atomically(path, "".join(kept).encode())
 
 
 def describe_environment() -> dict[str, Any]:
@@ -168,6 +170,10 @@ def describe_environment() -> dict[str, Any]:
         "gpu": gpu,
         "command": sys.argv,
     }
+
+
+def _finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _commit() -> str | None:

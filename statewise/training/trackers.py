@@ -35,12 +35,8 @@ def _tensorboard(training: Training) -> Tracker:
 
 
 def _wandb(training: Training) -> Tracker:
-    try:
-        import wandb
-    except ImportError as error:
-        raise ValueError(
-            "--wandb needs Weights & Biases: pip install 'statewise[wandb]'"
-        ) from error
+    import wandb
+
     name = "/".join(training.folder.path.parts[-3:])
     run = wandb.init(project="statewise", name=name, config=training.folder.config())
     return lambda metrics: run.log(_scalars(metrics), step=metrics["steps"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from types import TracebackType
 from typing import Any
@@ -64,7 +65,7 @@ class View:
     def _table(self, metrics: dict[str, Any]) -> Table:
         table = Table(show_header=False, box=None, padding=(0, 3, 0, 0))
         rows = self._numbers(metrics)
-        for left, right in zip(rows[::2], rows[1::2], strict=False):
+        for left, right in itertools.zip_longest(rows[::2], rows[1::2], fillvalue=("", "")):
             table.add_row(left[0], left[1], right[0], right[1])
         return table
 

@@ -147,7 +147,7 @@ def test_scpo_learns_from_an_epoch_without_any_cost(mode: str) -> None:
         assert all(v == v for v in metrics.values())  # no NaN
     assert algo.skipped == 0
     inputs = algo.observe(rollout.obs, rollout.cost_max_before)
-    assert float(algo.cost_value(inputs).max()) < 0.1  # from 0.69 at the start
+    assert float(algo.cost_value(inputs).detach().max()) < 0.02  # from about 0.05 at the start
 
 
 def test_scpo_networks_read_the_running_maximum_and_others_do_not() -> None:
@@ -157,7 +157,7 @@ def test_scpo_networks_read_the_running_maximum_and_others_do_not() -> None:
 
 
 def test_sub_sampling_balances_zero_and_positive_targets() -> None:
-    algo, collector = make("scpo", subsample="resample")
+    algo, collector = make("scpo", subsample="resample", log_std=0.0)
     assert isinstance(algo, Scpo)
     drawn: list[torch.Tensor] = []
     original = algo.draw
@@ -165,7 +165,7 @@ def test_sub_sampling_balances_zero_and_positive_targets() -> None:
     rollout, _ = collector.collect(32)
     algo.update(rollout)
     algo.draw = original  # type: ignore[method-assign]
-    pairs = drawn[-2 * QUICK["critic_iterations"] :]
+    pairs = drawn[QUICK["critic_iterations"] :]  # after those of the reward critic
     for positive, zero in zip(pairs[::2], pairs[1::2], strict=True):
         assert len(positive) == len(zero) > 0
     assert len({tuple(z.tolist()) for z in pairs[1::2]}) > 1  # drawn anew in each step
@@ -210,4 +210,4 @@ def test_unrolled_layer_descends_until_its_model_is_safe_and_stays_in_the_box() 
     executed = algo.correct(step, step.obs, proposed)
     assert float(executed.max()) <= -0.2252 + 1e-4
     safe_already = proposed <= -0.2252
-    assert torch.equal(executed[safe_already], proposed[safe_already])
+    assert torch.equal(executed[safe_already], proposed[safe_already].clamp(min=-1.0))
