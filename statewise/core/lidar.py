@@ -36,7 +36,7 @@ def planar(local: Tensor, reach: float | None, bins: int = PLANAR_BINS) -> Tenso
     """
     x, y = local.unbind(-1)
     share = _circular_share(_turns(x, y) * bins, bins)
-    return share * strength(torch.hypot(x, y), reach).unsqueeze(-1)
+    return share.mul_(strength(torch.hypot(x, y), reach).unsqueeze(-1))
 
 
 def spatial(local: Tensor, reach: float | None) -> Tensor:
@@ -63,27 +63,28 @@ def compass(local: Tensor) -> Tensor:
 
 
 def _turns(x: Tensor, y: Tensor) -> Tensor:
-    """The angle of (x, y) in turns, from -0.5 to 0.5: all that follows is periodic or wraps it."""
-    return torch.atan2(y, x) * (0.5 / math.pi)
+    """The angle of (x, y) in turns, from 0 to 1."""
+    turns = torch.atan2(y, x) * (0.5 / math.pi)
+    return torch.where(turns < 0, turns + 1.0, turns)
 
 
 def _offsets(position: Tensor, bins: int) -> Tensor:
-    """Signed distance from each bin's centre: `[..., bins]`."""
-    centres = torch.arange(bins, dtype=position.dtype, device=position.device) + 0.5
-    return position.unsqueeze(-1) - centres
+    """Distance from each bin's centre: `[..., bins]`, a tensor of the caller's own."""
+    centres = torch.arange(0.5, bins, dtype=position.dtype, device=position.device)
+    return (position.unsqueeze(-1) - centres).abs_()
 
 
 def _share(offset: Tensor) -> Tensor:
-    return (1.5 - offset.abs()).clamp(0.0, 1.0)
+    return offset.neg_().add_(1.5).clamp_(0.0, 1.0)
 
 
 def _circular_share(position: Tensor, bins: int) -> Tensor:
-    offset = _offsets(position, bins)
-    return _share(offset - bins * torch.round(offset / bins))
+    """The same around the circle, where the distance is bins/2 - |distance - bins/2|."""
+    half = bins / 2
+    return _offsets(position, bins).sub_(half).abs_().sub_(half - 1.5).clamp_(0.0, 1.0)
 
 
 def _own_bin(position: Tensor, bins: int) -> Tensor:
     """One-hot of the bin that holds `position`; the upper edge belongs to the last bin."""
-    index = torch.floor(position).long()
-    index = torch.where(index < 0, index + bins, index).clamp(0, bins - 1)
+    index = position.long().clamp_(0, bins - 1)
     return torch.nn.functional.one_hot(index, bins).to(position.dtype)

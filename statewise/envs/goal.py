@@ -33,18 +33,15 @@ class GoalTask:
         names = list(dict.fromkeys(scene.match(robot.sensors)))
         blocks = [_block(name) for name in names]
         names.sort(key=lambda name: blocks.index(_block(name)))  # a block lies in one piece
-        columns = [i for name in names for i in _range(scene.sensors[name])]
-        self._internal = torch.tensor(columns, dtype=torch.long, device=device)
+        self._internal = _columns(scene, names, device)
         self.point = scene.sensors[f"{robot.point}_pos"]
-        frame = [i for part in "xyz" for i in _range(scene.sensors[f"{robot.point}_{part}"])]
-        self._frame = torch.tensor(frame, dtype=torch.long, device=device)
+        self._frame = _columns(scene, [f"{robot.point}_{part}" for part in "xyz"], device)
         self._ground = torch.tensor([1.0, 1.0, 0.0], device=device)
         self._capsules = [
             (scene.sensors[start], scene.sensors[end], radius)
             for start, end, radius in robot.capsules
         ]
-        contacts = [i for n in scene.match(["contact_pillar*"]) for i in _range(scene.sensors[n])]
-        self._contacts = torch.tensor(contacts, dtype=torch.long, device=device)
+        self._contacts = _columns(scene, scene.match(["contact_pillar*"]), device)
 
         bins = lidar.SPATIAL_BINS if robot.spatial else lidar.PLANAR_BINS
         sizes = _internal_sizes(scene, names) | {"goal_compass": 3, "goal_lidar": bins}
@@ -79,7 +76,7 @@ class GoalTask:
     def observe(self, sensors: Tensor, objects: Tensor) -> Tensor:
         """The observation `[R, n]`, its blocks in the order of `blocks`."""
         point = sensors[:, None, self.point]
-        to_local = sensors[:, self._frame].view(-1, 3, 3).transpose(1, 2)
+        to_local = sensors[:, self._frame].reshape(-1, 3, 3).transpose(1, 2)
         local = torch.bmm(objects - point, to_local)
         parts = [sensors[:, self._internal], lidar.compass(local[:, 0])]
         # Ground lidars see every centre at height 0, through the robot's full rotation.
@@ -114,8 +111,12 @@ def _block(sensor: str) -> str:
     return sensor.split("_")[0]
 
 
-def _range(s: slice) -> range:
-    return range(s.start, s.stop)
+def _columns(scene: Scene, names: list[str], device: torch.device) -> slice | Tensor:
+    """Where these sensors lie, one after the other: a slice where they do so in the file too."""
+    columns = [i for n in names for i in range(scene.sensors[n].start, scene.sensors[n].stop)]
+    if columns and columns == list(range(columns[0], columns[-1] + 1)):
+        return slice(columns[0], columns[-1] + 1)
+    return torch.tensor(columns, dtype=torch.long, device=device)
 
 
 def _internal_sizes(scene: Scene, names: list[str]) -> dict[str, int]:

@@ -151,7 +151,8 @@ class VecEnv:
         ctrl = self._ctrl_centre + self._ctrl_half * action.to(torch.float32).clamp(-1.0, 1.0)
         sensors = self.sim.step(ctrl)
 
-        fault = self.sim.fault | ~torch.isfinite(sensors).all(dim=1)
+        # A sum is finite only if all its terms are; one that overflows counts as a fault too.
+        fault = self.sim.fault | ~torch.isfinite(sensors.sum(dim=1))
         sensors = torch.where(fault.unsqueeze(1), self._sensors, sensors)
         distance, cost = self.task.measure(sensors, self._objects)
         reached = (distance <= self.suite.robot.goal_radius) & ~fault
