@@ -63,7 +63,8 @@ def draw(runs: dict[int, list[dict[str, float]]], picture: Path) -> None:
             axis.plot([m["steps"] / 1e6 for m in known], [m[key] for m in known], label=str(worlds))
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("environment steps (millions)", fontsize=9)
-        axis.set_ylim(bottom=0)
+        if key != "return":
+            axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     axes[0].legend(title="worlds", fontsize=8)
     figure.tight_layout()

@@ -419,7 +419,8 @@ def _evaluation(found: Evaluation) -> Table:
                         f"{how} actions, seed {found.seed}", show_header=False,
                   title_justify="left")  # fmt: skip
     table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
-    table.add_row("goal reached", f"{found.goals:.1%}")
+    ending = "ended by the task" if found.suite.startswith("gym:") else "goal reached"
+    table.add_row(ending, f"{found.goals:.1%}")
     table.add_row("episode length", f"{found.length:.0f}")
     for c in found.constraints:
         table.add_row(f"{c.name} cost of an episode", f"{c.episode_cost:.4f}")

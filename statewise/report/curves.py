@@ -33,11 +33,12 @@ def draw_curves(runs: Sequence[Path], out: Path) -> Path:
     for number, (label, seeds) in enumerate(groups.items()):
         for axis, key in zip(axes, PANELS, strict=True):
             _curve(axis, seeds, key, label, f"C{number}")
-    for axis, title in zip(axes, PANELS.values(), strict=True):
+    for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("environment steps (millions)", fontsize=9)
         axis.grid(alpha=0.3)
-        axis.set_ylim(bottom=0)
+        if key != "return":
+            axis.set_ylim(bottom=0)
     axes[0].legend(fontsize=8, loc="lower right")
     figure.tight_layout()
     out.parent.mkdir(parents=True, exist_ok=True)
