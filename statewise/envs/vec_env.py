@@ -287,6 +287,8 @@ class VecEnv:
         return self._put(self._everywhere[:1], zero.expand(1, 2), zero, away)
 
     def _count_faults(self, fault: Tensor) -> None:
+        if not bool(fault.any()):
+            return
         worlds = fault.nonzero()[:, 0].tolist()
         self.faults += len(worlds)
         for world in worlds:
