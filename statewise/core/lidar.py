@@ -59,7 +59,8 @@ def spatial(local: Tensor, reach: float | None) -> Tensor:
 
 def compass(local: Tensor) -> Tensor:
     """Direction of the goal `[R, 3]`, robot frame, almost of unit length: `[R, 3]`."""
-    return local / (local.norm(dim=-1, keepdim=True) + 1e-3)
+    x, y, z = local.unbind(-1)
+    return local / (torch.hypot(torch.hypot(x, y), z) + 1e-3).unsqueeze(-1)
 
 
 def _turns(x: Tensor, y: Tensor) -> Tensor:

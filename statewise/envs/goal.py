@@ -59,9 +59,10 @@ class GoalTask:
     def measure(self, sensors: Tensor, objects: Tensor) -> tuple[Tensor, Tensor]:
         """Distance to the goal `[R]` and cost `[R, m]`, from `[R, ns]` and `[R, K, 3]`."""
         reaching = objects[:, : self._hazards.stop] - sensors[:, None, self.point]
-        if not self._spatial:
-            reaching = reaching[..., :2]
-        distance = torch.linalg.vector_norm(reaching, dim=-1)
+        x, y, z = reaching.unbind(-1)
+        distance = torch.hypot(x, y)  # several times faster than a norm over so short an axis
+        if self._spatial:
+            distance = torch.hypot(distance, z)
         costs = {}
         if self.num_hazards:
             nearest = distance[:, 1:].amin(dim=1)
