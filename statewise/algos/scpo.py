@@ -39,7 +39,7 @@ class ScpoSettings(CostSettings):
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
     """How V_D is fitted where most targets are zero: to all rows; to as many zeros as positive
     targets, drawn anew in each step ("resample", the paper) or once in an epoch; or to all rows,
-    weighted to the same effect. All but the first make V_D several times too large."""
+    weighted to the same effect. All but the first make V_D too large."""
     recovery_fraction: float = 0.9
     """Most of the decrease within the trust region that a violated constraint may ask for; 1 is the
     paper, and can starve the reward."""

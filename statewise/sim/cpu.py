@@ -96,7 +96,7 @@ def one_torch_thread() -> Iterator[None]:
     """Run small tensor code on the calling thread only.
 
     After a parallel operation torch's other threads spin for a while, waiting for the next, and so
-    take cores away from physics. (Seen on 2 cores: a step of 256 worlds up to ten times slower.)
+    take cores away from physics.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
