@@ -163,19 +163,20 @@ def constrained_step(
     delta = algo.settings.target_kl
     q, r, S = float(step.gram[0, 0]), step.gram[1 : m + 1, 0], step.gram[1 : m + 1, 1 : m + 1]
     scale = [ceiling or 1.0 for ceiling in algo.spec.cost_ceiling]
-    wanted = np.asarray(violation)
+    aim = within(violation, tolerance * np.asarray(scale))
+    wanted = aim
     if reliability is not None:
         if due:  # never with a single world: it has no two halves
             reliability.update(S.diagonal(), step.gram.diagonal()[m + 1 :])
-        wanted = np.where(wanted > 0, wanted / reliability.share.numpy(), wanted)
-    fading = np.asarray(violation) / np.maximum(tolerance * np.asarray(scale), 1e-12)
+        wanted = np.where(aim > 0, aim / reliability.share.numpy(), aim)
+    fading = aim / np.maximum(tolerance * np.asarray(scale), 1e-12)
     fraction = recovery_fraction * fading.clip(0.0, 1.0)
     asked = trust_region.limit_request(wanted, S, delta, fraction)
     plan = trust_region.solve(q, r, S, asked, delta, scale)
     direction = trust_region.step(plan, step.natural[0], step.natural[1 : m + 1])
     test = line_search.trust_region_test(
         delta,
-        violation,
+        aim.tolist(),
         feasible=plan.feasible,
         reward_test=reward_test,
         cost_reduction=cost_reduction,
@@ -208,6 +209,17 @@ def constrained_step(
         if reliability is not None:
             metrics[f"reliability_{name}"] = float(reliability.share[i])
     return metrics
+
+
+def within(violation: Sequence[float], tolerance: np.ndarray) -> np.ndarray:
+    """c `[m]` as the step sees it: less the part of a tolerance `[m]` that is not used up yet.
+
+    At c = tolerance nothing is left of it and c stands; at c = 0 there is room for all of it.
+    Without room a limit of 0 would end learning where it is first met: with no cost in the batch
+    the surrogate cost is the critic's error alone, and half of all steps raise that a little.
+    """
+    c = np.asarray(violation, dtype=np.float64)
+    return c - (tolerance - c).clip(0.0, tolerance)
 
 
 class Reliability:
