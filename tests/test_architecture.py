@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).parent.parent / "statewise"
 LAYERS = [
     {"types", "version"},
     {"core"},
-    {"nets", "sim"},
+    {"graphs", "nets", "sim"},
     {"algos", "envs"},
     {"training"},
     {"bench", "deploy", "report"},

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.algos.estimates import Batch, CostSignal, estimate
+from statewise.graphs import Graphed
 from statewise.nets import GaussianPolicy, mlp
 from statewise.types import Act, EnvSpec, Rollout, Step
 
@@ -174,11 +175,16 @@ class Algorithm:
                     nn.init.constant_(critic[-2].bias, -3.0)  # type: ignore[arg-type]
                 self.cost_value = critic.to(self.device)
             self.build()
+        gpu = self.device.type == "cuda"
         self.optimizers = {
-            name: torch.optim.Adam(module.parameters(), self.learning_rate(name), fused=True)
+            name: torch.optim.Adam(
+                module.parameters(), self.learning_rate(name), fused=True, capturable=gpu
+            )
             for name, module in self.modules().items()
             if name != "policy"
         }
+        self.graphs: dict[tuple[str, ...], Graphed] = {}
+        """What a GPU replays in one launch. They hold weights and what Adam keeps where it is."""
 
     # What a method fills in ----------------------------------------------------------------------
 
@@ -261,35 +267,51 @@ class Algorithm:
         targets: of each network, by its name. pools: sets of row numbers, of which each step takes
         equally many (all rows if none is given). A network that turns out not finite is put back.
         """
-        nets = {name: self.modules()[name] for name in targets}
+        nets = [self.modules()[name] for name in targets]
         optimizers = [self.optimizers[name] for name in targets]
-        before = copy.deepcopy([(n.state_dict(), o.state_dict()) for n, o in
-                                zip(nets.values(), optimizers, strict=True)])  # fmt: skip
+        before = [copy.deepcopy((n.state_dict(), o.state_dict()))
+                  for n, o in zip(nets, optimizers, strict=True)]  # fmt: skip
         sets = pools or [torch.arange(len(inputs), device=self.device)]
         most = (self.settings.critic_batch or len(inputs)) // len(sets)
         share = min(most, *(len(rows) for rows in sets))
-        losses: list[Tensor] = []
-        for _ in range(self.settings.critic_iterations):
-            rows = torch.cat([self.draw(rows, share) for rows in sets])
-            x, weight = inputs[rows], 1.0 if weights is None else weights[rows, None]
-            losses = [
-                (weight * (net(x) - targets[name][rows]).square()).mean()
-                for name, net in nets.items()
-            ]
-            for optimizer in optimizers:
-                optimizer.zero_grad()
-            torch.stack(losses).sum().backward()
-            for optimizer in optimizers:
-                optimizer.step()
-        last = torch.stack(losses).tolist()
-        for loss, net, optimizer, saved in zip(
-            last, nets.values(), optimizers, before, strict=True
-        ):
+        steps = range(self.settings.critic_iterations)
+        rows = torch.stack([torch.cat([self.draw(r, share) for r in sets]) for _ in steps])
+        weights = torch.ones(len(inputs), device=self.device) if weights is None else weights
+        (losses,) = self._regression(tuple(targets))(inputs, rows, weights, *targets.values())
+        last = losses.tolist()
+        for loss, net, optimizer, saved in zip(last, nets, optimizers, before, strict=True):
             if not (math.isfinite(loss) and _all_finite(net)):
                 self.skipped += 1
                 net.load_state_dict(saved[0])
                 optimizer.load_state_dict(saved[1])
-        return {f"{name}_loss": loss for name, loss in zip(nets, last, strict=True)}
+                self.graphs.clear()
+        return {f"{name}_loss": loss for name, loss in zip(targets, last, strict=True)}
+
+    def _regression(self, names: tuple[str, ...]) -> Graphed:
+        """Adam steps on the rows `[steps, n]` of the data; returns the last losses `[networks]`."""
+        if names in self.graphs:
+            return self.graphs[names]
+        nets = [self.modules()[name] for name in names]
+        optimizers = [self.optimizers[name] for name in names]
+        parameters = [p for net in nets for p in net.parameters()]
+
+        def regress(
+            inputs: Tensor, rows: Tensor, weights: Tensor, *targets: Tensor
+        ) -> tuple[Tensor, ...]:
+            losses = inputs.new_zeros(len(nets))
+            for chosen in rows:
+                x, weight = inputs[chosen], weights[chosen, None]
+                errors = [net(x) - y[chosen] for net, y in zip(nets, targets, strict=True)]
+                losses = torch.stack([(weight * error.square()).mean() for error in errors])
+                gradients = torch.autograd.grad(losses.sum(), parameters)
+                for p, gradient in zip(parameters, gradients, strict=True):
+                    p.grad = gradient
+                for optimizer in optimizers:
+                    optimizer.step()
+            return (losses.detach(),)
+
+        self.graphs[names] = Graphed(regress)
+        return self.graphs[names]
 
     def draw(self, rows: Tensor, count: int) -> Tensor:
         """`count` of the rows at random (repeats are possible), or all if there are no more."""
@@ -329,6 +351,7 @@ class Algorithm:
         for name, optimizer in self.optimizers.items():
             # Adam keeps the tensors it is given, and they may be another algorithm's.
             optimizer.load_state_dict(copy.deepcopy(state["optimizers"][name]))
+        self.graphs.clear()
         self.generator.set_state(state["generator"].cpu())
         start = state["start_inputs"]
         self.start_inputs = None if start is None else start.to(self.device)

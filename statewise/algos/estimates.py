@@ -121,7 +121,7 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
         cost_target=cost_target.flatten(0, 1),
         positive=returns.positive_ahead(cost, rollout.ended).any(-1).flatten(),
         # Costs are not negative, so less than 0 is noise, and would switch a limit of 0 off.
-        J=about.mean.clamp(min=0.0),
+        J=about.mean.clamp(min=0.0).cpu(),
         length=about.length,
         episodes=about.episodes,
     )

@@ -15,6 +15,7 @@ from statewise.algos.estimates import Batch
 from statewise.core import gaussian, line_search, trust_region
 from statewise.core.fisher import MlpFisher, conjugate_gradient
 from statewise.core.line_search import Measurement, RewardTest, Search
+from statewise.graphs import Graphed
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class PolicyStep:
         `probes` are functions of which only the products between gradients are wanted.
         """
         self.algo, self.batch, self.objectives = algo, batch, objectives
-        policy, settings = algo.policy, algo.settings
+        policy = algo.policy
         self.theta = policy.flat()
         mean = policy(batch.inputs)
         self.mean, self.log_std = mean.detach(), policy.log_std.detach().clone()
@@ -61,23 +62,17 @@ class PolicyStep:
         self.finite = bool(torch.isfinite(self.gradients).all())
         if not self.finite:
             self.gradients = torch.zeros_like(self.gradients)
-        self._solve(settings.fisher_states, settings.cg_iterations, settings.cg_damping)
+        self._solve()
 
-    def _solve(self, states: int, iterations: int, damping: float) -> None:
+    def _solve(self) -> None:
         """Natural directions F⁻¹ of each gradient, and the products between them."""
-        policy, inputs = self.algo.policy, self.batch.inputs
+        inputs, states = self.batch.inputs, self.algo.settings.fisher_states
         stride = max(1, len(inputs) // states) if states else 1
-        fisher = MlpFisher(
-            [layer.weight for layer in policy.layers],
-            [layer.bias for layer in policy.layers],
-            self.log_std,
-            inputs[::stride],
-            damping=damping,
-        )
-        solved = conjugate_gradient(fisher.product, self.gradients, iterations)
-        self.natural = solved.x
+        solve = self.algo.graphs.setdefault(("natural",), Graphed(natural_directions(self.algo)))
+        natural, residual = solve(self.gradients, inputs[::stride])
+        self.natural = natural.clone()
         """[k, P]"""
-        self.residual = float(solved.residual.max())
+        self.residual = float(residual.max())
         gram = (self.gradients.double() @ self.natural.double().T).cpu()
         self.gram = 0.5 * (gram + gram.T)
         """[k, k] gᵢᵀF⁻¹gⱼ"""
@@ -128,6 +123,24 @@ class PolicyStep:
                 f"rejected_{reason.replace(' ', '_')}": n for reason, n in search.rejections.items()
             },
         }
+
+
+def natural_directions(algo: Algorithm) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """A function of gradients `[k, P]` and states `[N, n]`: F⁻¹ of each `[k, P]`, residuals `[k]`."""
+    policy, settings = algo.policy, algo.settings
+
+    def solve(gradients: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        fisher = MlpFisher(
+            [layer.weight for layer in policy.layers],
+            [layer.bias for layer in policy.layers],
+            policy.log_std,
+            states,
+            damping=settings.cg_damping,
+        )
+        solved = conjugate_gradient(fisher.product, gradients, settings.cg_iterations)
+        return solved.x, solved.residual
+
+    return solve
 
 
 def natural_step(algo: Algorithm, batch: Batch, objective: Objective) -> Metrics:

@@ -1,0 +1,61 @@
+"""Many small GPU operations as one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Function = Callable[..., tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Recording:
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class Graphed:
+    """A function of tensors that, on a GPU, is recorded once and then replayed as one CUDA graph.
+
+    On a CPU it is called as it is. On a GPU the first call with inputs of given shapes runs as it
+    is too (libraries set themselves up in it), the second records, later ones replay. The function
+    may read and write other tensors, such as weights, as long as they stay where they are: call
+    `forget` when they are replaced. It must not read anything back to the host. The outputs are
+    valid until the next call.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._seen: set[tuple[object, ...]] = set()
+        self._recordings: dict[tuple[object, ...], _Recording] = {}
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        if not inputs[0].is_cuda:
+            return self._function(*inputs)
+        key = tuple((x.shape, x.dtype) for x in inputs)
+        if key not in self._seen:
+            self._seen.add(key)
+            return self._function(*inputs)
+        if key not in self._recordings:
+            self._recordings[key] = self._record(inputs)
+        recording = self._recordings[key]
+        for mine, given in zip(recording.inputs, inputs, strict=True):
+            mine.copy_(given)
+        recording.graph.replay()
+        return recording.outputs
+
+    def forget(self) -> None:
+        """Record anew on the next call."""
+        self._recordings.clear()
+
+    def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
+        mine = tuple(x.detach().clone() for x in inputs)
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            outputs = self._function(*mine)
+        return _Recording(graph, mine, outputs)
