@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from statewise.algos.base import Algorithm
 
 
+AGES = (0, 10, 30, 100, 300)
+"""Steps of an episode from which on metrics that change along it are gathered together."""
+
+
 @dataclass(frozen=True)
 class CostSignal:
     """The cost a method learns from, and how its future is summed."""
@@ -67,13 +71,32 @@ class Batch:
             "estimated_length": self.length,
             "estimated_episodes": self.episodes,
             "value_target_mean": float(self.target.mean()),
+            **_spread("value_target", self.target),
         }
         if self.cost_target.shape[1]:
             out["zero_target_share"] = 1.0 - float(self.positive.float().mean())
             for i, name in enumerate(cost_names):
                 out[f"J_{name}"] = float(self.J[i])
-                out[f"max_cost_advantage_{name}"] = float(self.cost_advantage[:, i].abs().max())
+                size = self.cost_advantage[:, i].abs()
+                out[f"max_cost_advantage_{name}"] = float(size.max())
+                out |= self.by_age(f"max_cost_advantage_{name}", size, "amax")
+                out |= _spread(f"cost_target_{name}", self.cost_target[:, i])
         return out
+
+    def by_age(self, name: str, rows: Tensor, reduce: Literal["sum", "amax"]) -> dict[str, float]:
+        """Sum or maximum of `rows [N]` over the steps of episodes from one age to the next."""
+        edges = torch.tensor(AGES[1:], device=rows.device)
+        bins = torch.bucketize(self.rollout.age.flatten(), edges, right=True)
+        out = rows.new_zeros(len(AGES)).scatter_reduce(0, bins, rows, reduce)
+        return {f"{name}_age_{age}": x for age, x in zip(AGES, out.tolist(), strict=True)}
+
+
+def _spread(name: str, values: Tensor) -> dict[str, float]:
+    """Quantiles of `values [N]`."""
+    shares = torch.tensor([0.05, 0.5, 0.95, 0.99, 1.0], device=values.device)
+    labels = ("p05", "p50", "p95", "p99", "max")
+    quantiles = torch.quantile(values, shares).tolist()
+    return {f"{name}_{label}": x for label, x in zip(labels, quantiles, strict=True)}
 
 
 @torch.no_grad()

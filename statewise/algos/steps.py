@@ -59,6 +59,8 @@ class PolicyStep:
         self.scores = torch.stack([s.detach() for s in scores[: len(objectives)]])
         self.gradients = torch.stack([torch.cat([p.reshape(-1) for p in g]) for g in grads])
         """[k, P]"""
+        self.kl = torch.zeros_like(self.log_prob)
+        """[N] of the candidate measured last"""
         self.finite = bool(torch.isfinite(self.gradients).all())
         if not self.finite:
             self.gradients = torch.zeros_like(self.gradients)
@@ -97,10 +99,10 @@ class PolicyStep:
     def _measure(self) -> Measurement:
         """The policy as it is now against the one that collected the batch."""
         mean, log_std = self.algo.policy(self.batch.inputs), self.algo.policy.log_std
-        kl = gaussian.kl(self.mean, self.log_std, mean, log_std).mean()
+        self.kl = gaussian.kl(self.mean, self.log_std, mean, log_std)
         candidate = self._candidate(mean)
         change = torch.stack([f(candidate) for f in self.objectives]) - self.scores
-        kl_now, reward, *costs = torch.cat([kl.reshape(1), change]).tolist()
+        kl_now, reward, *costs = torch.cat([self.kl.mean().reshape(1), change]).tolist()
         return Measurement(kl_now, reward, costs)
 
     def _candidate(self, mean: Tensor) -> Candidate:
@@ -110,8 +112,10 @@ class PolicyStep:
     def metrics(self, search: Search) -> Metrics:
         taken = search.measurement if search.accepted else None
         log_std = self.algo.policy.log_std.detach()
+        kl = self.kl / self.batch.episodes if taken else torch.zeros_like(self.kl)
         return {
             "kl": taken.kl if taken else 0.0,
+            **self.batch.by_age("kl_sum", kl, "sum"),
             "reward_change": taken.reward_change if taken else 0.0,
             "step_fraction": search.fraction,
             "line_search_tries": search.tries,
@@ -219,6 +223,8 @@ def constrained_step(
             f"cost_change_{name}": taken.cost_change[i] if taken else 0.0,
             f"cost_change_planned_{name}": plan.cost_change[i],
         }
+        for j, other in enumerate(algo.spec.cost_names[:i]):
+            metrics[f"s_{other}_{name}"] = float(S[i, j])
         if reliability is not None:
             metrics[f"reliability_{name}"] = float(reliability.share[i])
     return metrics

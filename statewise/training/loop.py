@@ -48,9 +48,11 @@ class TrainSettings:
     steps_per_epoch: int = 30_000
     """Environment steps between two updates, rounded to a whole number for each world."""
     num_envs: int = 0
-    """Worlds; 0: 128 on the CPU."""
+    """Worlds; 0: 128 on the CPU, 2048 on a GPU."""
     device: str = "auto"
-    """cpu or auto."""
+    """cpu, cuda (or cuda:1, ...), or auto: a GPU if there is one and MuJoCo Warp is installed."""
+    deterministic: bool = False
+    """Make physics on a GPU repeatable, which costs time; on the CPU it always is."""
     threads: int = 0
     """Physics threads; 0: all cores."""
     compact: bool = False
@@ -74,7 +76,10 @@ class TrainSettings:
         """With every default filled in; impossible combinations raise ValueError."""
         robot = self.suite.split("-")[0]
         steps = self.steps or (30_000_000 if robot in LONG_ROBOTS else 6_000_000)
-        num_envs = self.num_envs or 128
+        device = self.device
+        if device == "auto":
+            device = "cuda" if _gpu_usable() and not self.suite.startswith("gym:") else "cpu"
+        num_envs = self.num_envs or (2048 if device.startswith("cuda") else 128)
         if num_envs < 1 or steps < 1 or self.steps_per_epoch < 1:
             raise ValueError(
                 f"steps ({steps}), steps_per_epoch ({self.steps_per_epoch}) and num_envs "
@@ -107,7 +112,6 @@ class TrainSettings:
                 f"({self.keep_checkpoints}) must be at least 1"
             )
         algo = get_algorithm(self.algo).name
-        device = "cpu" if self.device == "auto" else self.device
         return dataclasses.replace(
             self,
             algo=algo,
@@ -135,7 +139,7 @@ class Training:
         self.env = build_env(settings)
         kind = get_algorithm(settings.algo)
         self.algo: Algorithm = kind(
-            self.env.spec, algo_settings, settings.epochs, settings.seed, settings.device
+            self.env.spec, algo_settings, settings.epochs, settings.seed, str(self.env.device)
         )
         self.collector = Collector(self.env, self.algo, settings.seed + 1)
         self.epoch = 0
@@ -168,7 +172,7 @@ class Training:
         settings, algo_settings = read_config(folder.config())
         training = cls(settings, algo_settings, folder)
         if checkpoint.latest(folder.checkpoints):
-            _, state = folder.load(settings.device)
+            _, state = folder.load(str(training.env.device))
             training.load_state_dict(state)
         folder.rewind(training.epoch)
         log.info("continuing %s after epoch %d", path, training.epoch)
@@ -197,6 +201,9 @@ class Training:
         metrics["seconds"] = self.seconds
         metrics["steps_per_second"] = rollout.size / (done - start)
         metrics["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        if self.env.device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(self.env.device)
+            metrics["gpu_memory_mib"] = (total - free) / 2**20  # by all on it, physics included
         self.folder.log_metrics(metrics)
         self.folder.log_episodes(self.epoch, episodes, self.env.spec.cost_names)
         if self.epoch % self.settings.checkpoint_every == 0 or self.finished:
@@ -318,7 +325,13 @@ def build_env(settings: TrainSettings) -> Env:
         settings.compact,
         settings.continuing,
         settings.threads,
+        deterministic=settings.deterministic,
     )
+
+
+def _gpu_usable() -> bool:
+    """Whether physics and learning can both run on a GPU here."""
+    return torch.cuda.is_available() and importlib.util.find_spec("mujoco_warp") is not None
 
 
 def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:

@@ -1,0 +1,73 @@
+"""Promises of the step itself: room within the tolerance, metrics along an episode, graphs."""
+
+import numpy as np
+import pytest
+import torch
+from test_algorithms import make, safe
+
+from statewise.algos.estimates import AGES, estimate
+from statewise.algos.steps import within
+from statewise.graphs import Graphed
+
+
+def test_a_tolerance_that_is_not_used_up_is_room_for_the_step() -> None:
+    room = within([0.0, 0.005, 0.01, 0.3, -0.2], np.full(5, 0.01))
+    # c - (tolerance - c), between 0 and the tolerance: half used up is half asked for.
+    assert room == pytest.approx([-0.01, 0.0, 0.01, 0.3, -0.21])
+
+
+def test_without_a_tolerance_the_violation_stands() -> None:
+    assert within([0.0, 0.2, -0.1], np.zeros(3)) == pytest.approx([0.0, 0.2, -0.1])
+
+
+@pytest.mark.parametrize("rollouts", [1, 2, 3])
+def test_scpo_free_of_cost_at_limit_zero_raises_the_reward_as_if_unconstrained(
+    rollouts: int,
+) -> None:
+    # The cost critic is fresh, so that all it sees in a batch without cost is its own error.
+    changes = []
+    for limit in (0.0, 10.0):
+        algo, collector = make("scpo", cost_limit=(limit,))
+        for _ in range(rollouts):
+            rollout, _ = collector.collect(32)
+        changes.append(algo.update(safe(rollout))["reward_change"])
+    assert changes[0] == pytest.approx(changes[1], rel=0.05)
+
+
+def test_what_changes_along_an_episode_is_gathered_by_age() -> None:
+    algo, collector = make("scpo")
+    batch = estimate(algo, collector.collect(8)[0])
+    age = batch.rollout.age.flatten()
+    rows = torch.rand(len(age))
+    old = batch.by_age("x", rows, "sum")
+    assert set(old) == {f"x_age_{a}" for a in AGES}
+    assert old["x_age_0"] == pytest.approx(float(rows[age < 10].sum()), rel=1e-5)
+    assert sum(old.values()) == pytest.approx(float(rows.sum()), rel=1e-5)
+
+
+def test_divergence_gathered_by_age_sums_to_that_of_an_episode() -> None:
+    algo, collector = make("trpo")
+    metrics = algo.update(collector.collect(16)[0])
+    total = sum(metrics[f"kl_sum_age_{a}"] for a in AGES)
+    assert total == pytest.approx(metrics["kl"] * metrics["estimated_length"], rel=1e-4)
+
+
+def test_on_a_cpu_a_graphed_function_is_called_as_it_is() -> None:
+    twice = Graphed(lambda x: (2 * x,))
+    for value in (1.0, 5.0):
+        assert torch.equal(twice(torch.tensor([value]))[0], torch.tensor([2 * value]))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_on_a_gpu_a_graphed_function_gives_the_same_as_called() -> None:
+    weight = torch.ones(4, device="cuda")
+
+    def step(x: torch.Tensor) -> tuple[torch.Tensor]:
+        weight.add_(x)
+        return (weight * x,)
+
+    graphed = Graphed(step)
+    for i in range(1, 6):  # as it is, recorded, replayed three times
+        (out,) = graphed(torch.full((4,), float(i), device="cuda"))
+        assert float(weight[0]) == 1 + i * (i + 1) / 2
+        assert float(out[0]) == float(weight[0]) * i
