@@ -8,6 +8,7 @@ import json
 import math
 import sys
 import time
+import webbrowser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from rich.table import Table
 from torch import Tensor
 
 from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.bench.command import Paper
+from statewise.bench.grid import parse_seeds
 from statewise.envs.imports import import_modules
 from statewise.envs.render import (
     Camera,
@@ -48,6 +51,7 @@ _VIDEO_RATE = 34.0
 """Frames per second of a video at most: faster robots are shown every few steps."""
 _HOLD = 0.1
 """Seconds for which the random policy holds an action."""
+_SEEDS_HELP = "Train once with each of these seeds, one after another: 0..7, or 0,3,5."
 _SPEED_WORLDS = 256
 _SPEED_SECONDS = 2.0
 
@@ -222,6 +226,48 @@ class Plot:
 
 
 @dataclass(frozen=True)
+class Report:
+    """Make a web page, and its Markdown twin, of all runs in some folders, beside the paper's."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
+    """Folders that are searched for runs."""
+    out: Path = Path("report")
+    """Where index.html, report.md and pictures/ go."""
+    notes: Path | None = None
+    """A Markdown file of explanations, with a heading for each suite, as in `# Point-Hazard-8`."""
+    export: Path | None = None
+    """Write the runs there too, in a small form from which the same report can be made."""
+    open: bool = False
+    """Show the page in the browser."""
+
+    def run(self) -> None:
+        from statewise.report.build import build_report, export_runs
+
+        page = build_report(self.runs, self.out, self.notes)
+        print(f"report: {page} and {self.out / 'report.md'}")
+        if self.export is not None:
+            print(f"exported: {len(export_runs(self.runs, self.export))} runs to {self.export}")
+        if self.open:
+            webbrowser.open(page.resolve().as_uri())
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Train many runs: fills the machine or a cluster, skips what is finished, resumes the rest."""
+
+    what: Annotated[
+        Annotated[Paper, tyro.conf.subcommand("paper")]
+        | Annotated[None, tyro.conf.subcommand("none"), tyro.conf.Suppress],  # a union needs two
+        tyro.conf.OmitSubcommandPrefixes,
+        tyro.conf.OmitArgPrefixes,
+    ]
+
+    def run(self) -> None:
+        if self.what is not None:
+            self.what.run()
+
+
+@dataclass(frozen=True)
 class Demo:
     """Train SCPO on Point-Hazard-8 for a minute, evaluate it, draw its curves, record a video."""
 
@@ -244,6 +290,8 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "play": Play,
     "evaluate": Evaluate,
     "plot": Plot,
+    "report": Report,
+    "bench": Bench,
     "demo": Demo,
 }
 """Every subcommand by name, but for `train`, whose options depend on the algorithm."""
@@ -258,12 +306,16 @@ def _train_command(args: Sequence[str]) -> type[Command]:
     kind = get_algorithm(named[-1] if named else "scpo")
 
     def run(self: Any) -> None:
-        api.start(self.train, self.algorithm)
+        if self.seeds:
+            api.train_seeds(self.train, self.algorithm, parse_seeds(self.seeds))
+        else:
+            api.start(self.train, self.algorithm)
 
     flat = tyro.conf.OmitArgPrefixes
-    fields = [
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("train", Annotated[TrainSettings, flat]),
         ("algorithm", Annotated[kind.settings_class, flat]),
+        ("seeds", Annotated[str, tyro.conf.arg(help=_SEEDS_HELP)], ""),
     ]
     command: type[Command] = dataclasses.make_dataclass("Train", fields, namespace={"run": run})
     command.__doc__ = (

@@ -1,1 +1,1 @@
-"""Figures of runs."""
+"""Figures and pages of runs: `curves` draws a picture, `build` makes the report."""

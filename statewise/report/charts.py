@@ -1,0 +1,94 @@
+"""What the charts of the page are drawn from: a small JSON of curves and legend entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from statewise.report.data import RunData
+from statewise.report.groups import Group
+from statewise.report.paper import METRICS, NAMES, paper_value
+from statewise.report.summary import WHOLE
+
+COLOURS = {
+    "scpo": ("#d9480f", "#ff8a3d"),
+    "trpo": ("#343a40", "#e9edf1"),
+    "cpo": ("#1f4fd0", "#7085fa"),
+    "pcpo": ("#2b95cf", "#51befa"),
+    "trpo_lag": ("#05806a", "#38b88c"),
+    "trpo_fac": ("#c4709c", "#d77fc0"),
+    "trpo_ipo": ("#5a1a8a", "#9a7dff"),
+    "trpo_sl": ("#8a6d00", "#d7e87e"),
+    "trpo_usl": ("#5a1a0c", "#c9605c"),
+    "x0": ("#b0306a", "#ff8fb8"),
+    "x1": ("#3d6b21", "#9ccc65"),
+    "x2": ("#6a5acd", "#b3a7ff"),
+    "x3": ("#a0522d", "#e0a070"),
+    "x4": ("#2f6f7f", "#7fc4d4"),
+    "x5": ("#777777", "#aaaaaa"),
+}
+"""On light and on dark. Chosen apart for red- and green-blind eyes too; x... are spare ones."""
+_DASHES = {"pcpo": "6 3", "trpo_fac": "6 3", "trpo_ipo": "2 2", "trpo_usl": "6 3 1 3"}
+"""A second sign beside the colour, for eyes and prints that do not see it."""
+_SPARE = sum(name.startswith("x") for name in COLOURS)
+_SPARE_DASHES = ("4 2", "1 2", "8 3", "8 2 2 2")
+
+
+def chart_data(groups: Sequence[Group]) -> dict[str, Any]:
+    """`series` (the legend) and `suites`, each with the curves of its groups."""
+    series = legend(groups)
+    index = {entry["name"]: i for i, entry in enumerate(series)}
+    suites = []
+    for suite in dict.fromkeys(group.suite for group in groups):
+        members = [group for group in groups if group.suite == suite]
+        suites.append({"name": suite, "groups": [_curves(g, index[g.name]) for g in members]})
+    return {"series": series, "suites": suites}
+
+
+def legend(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Every name once: the nine have fixed colours, variants take the spare ones in turn."""
+    order = list(NAMES)
+    names: dict[str, Group] = {}
+    for group in groups:
+        names.setdefault(group.name, group)
+    first = sorted(names.values(), key=lambda g: (not g.main, _place(order, g.algo)))
+    entries, spare = [], 0
+    for group in first:
+        if group.own in NAMES:
+            colour, dash = group.algo, _DASHES.get(group.algo, "")
+        else:
+            colour, dash = f"x{spare % _SPARE}", _SPARE_DASHES[spare % len(_SPARE_DASHES)]
+            spare += 1
+        entries.append({"name": group.name, "colour": colour, "dash": dash,
+                        "bold": colour == "scpo"})  # fmt: skip
+    return entries
+
+
+def _place(order: list[str], algo: str) -> int:
+    return order.index(algo) if algo in order else len(order)
+
+
+def _curves(group: Group, series: int) -> dict[str, Any]:
+    curve = group.curve()
+    paper = {m: paper_value(group.suite, group.algo, m) for m in METRICS} if group.main else {}
+    return {
+        "series": series,
+        "seeds": len(group.counted),
+        "finished": group.finished,
+        "x": [int(step) for step in curve.steps],
+        "mean": {key: _short(curve.mean[key], 4) for key in WHOLE},
+        "std": {key: _short(curve.std[key], 3) for key in WHOLE} if len(group.counted) > 1 else {},
+        "paper": {m: v for m, v in paper.items() if v is not None},
+        "partial": [_partial(run) for run in group.uncounted],
+    }
+
+
+def _partial(run: RunData) -> dict[str, Any]:
+    """An unfinished seed beside finished ones: a line of its own."""
+    lines = {key: _short(run.curves[key], 4) for key in WHOLE}
+    return {"seed": run.seed, "x": [int(step) for step in run.curves["steps"]], "mean": lines}
+
+
+def _short(values: Iterable[float], digits: int) -> list[float | None]:
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]

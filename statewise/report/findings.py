@@ -1,0 +1,276 @@
+"""What the numbers say about the paper's claims, computed: also, and first, where they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from statewise.report.groups import Group
+from statewise.report.paper import (
+    NAMES,
+    SEEDS,
+    paper_results,
+    paper_steps,
+    paper_text,
+    paper_value,
+)
+from statewise.report.table import NONE, Cell, Column, Row, Table, number, text_cell
+
+RETURN_SHARE = 0.95
+"""SCPO keeps the return if it has this share of TRPO's."""
+TRPO_FACTOR = 1.5
+"""Our TRPO is the paper's if its costs are within this factor."""
+LEARNED_SHARE = 0.5
+"""A method learned a suite if it has this share of the paper's TRPO's return."""
+
+TITLES = {
+    "learned": "some method learns",
+    "trpo": "TRPO as in the paper",
+    "cost_rate_lowest": "SCPO has the lowest cost rate",
+    "episode_cost_lowest": "SCPO has the lowest episode cost",
+    "max_cost_lowest": "SCPO has the lowest maximum cost",
+    "cost_rate_paper": "SCPO's cost rate ≤ the paper's",
+    "episode_cost_paper": "SCPO's episode cost ≤ the paper's",
+    "return_kept": "SCPO's return ≥ 0.95 × TRPO's",
+}
+_WORDS = {"cost_rate": "cost rate", "episode_cost": "episode cost",
+          "max_cost": "maximum state-wise cost"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Check:
+    """One claim on one suite. The verdict is None where it cannot be judged."""
+
+    key: str
+    verdict: bool | None
+    text: str
+
+
+@dataclass(frozen=True)
+class SuiteFindings:
+    suite: str
+    checks: tuple[Check, ...]
+    limits: tuple[str, ...]
+    """Why the suite is not quite the paper's experiment"""
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.verdict is False)
+
+
+def find(groups: Sequence[Group]) -> list[SuiteFindings]:
+    """The findings of every suite, in the order of the groups."""
+    suites = list(dict.fromkeys(group.suite for group in groups))
+    return [_suite_findings(s, [g for g in groups if g.suite == s]) for s in suites]
+
+
+def checks_table(findings: Sequence[SuiteFindings]) -> Table:
+    """Suites down, claims across: yes, no, or nothing where it cannot be judged."""
+    columns = [Column("suite", numeric=False)]
+    columns += [Column(title, numeric=False) for title in TITLES.values()]
+    rows = []
+    for found in findings:
+        by_key = {check.key: check for check in found.checks}
+        cells = [text_cell(found.suite, link=f"#{found.suite}")]
+        rows.append(Row(cells + [_verdict_cell(by_key[key]) for key in TITLES]))
+    counts, paper = tally(findings), _paper_tally()
+    total = [counts[k] + (f" (paper: {paper[k]})" if k in paper else "") for k in TITLES]
+    footer = Row([Cell("holds in"), *(Cell(text) for text in total)])
+    note = "Last epoch, mean over seeds, as in the paper; the maximum cost over the last 5 %."
+    return Table("Which claims hold where", columns, rows, footer, notes=(note,))
+
+
+def tally(findings: Sequence[SuiteFindings]) -> dict[str, str]:
+    """In how many suites each claim holds, of those where it can be judged."""
+    counts = {}
+    for key in TITLES:
+        verdicts = [c.verdict for f in findings for c in f.checks if c.key == key]
+        judged = [v for v in verdicts if v is not None]
+        counts[key] = f"{sum(judged)} of {len(judged)}" if judged else NONE
+    return counts
+
+
+def _paper_tally() -> dict[str, str]:
+    """The same counts over the paper's own tables."""
+    rows: dict[str, dict[str, dict[str, float]]] = {}
+    for (suite, algo), row in paper_results().items():
+        rows.setdefault(suite, {})[algo] = row.values
+    holds: dict[str, list[bool]] = {"cost_rate_lowest": [], "episode_cost_lowest": []}
+    kept = holds.setdefault("return_kept", [])
+    for algos in rows.values():
+        for metric in ("cost_rate", "episode_cost"):
+            lowest = min(values[metric] for values in algos.values())
+            holds[f"{metric}_lowest"].append(algos["scpo"][metric] <= lowest)
+        kept.append(algos["scpo"]["return"] >= RETURN_SHARE * algos["trpo"]["return"])
+    return {key: f"{sum(found)} of {len(found)}" for key, found in holds.items()}
+
+
+# One suite -------------------------------------------------------------------------------------
+
+
+def _suite_findings(suite: str, groups: Sequence[Group]) -> SuiteFindings:
+    mains = {g.algo: g for g in groups if g.main and g.finished}
+    scpo, trpo = mains.get("scpo"), mains.get("trpo")
+    rivals = [g for g in mains.values() if scpo and g is not scpo and g.task == scpo.task]
+    checks = [
+        _learned(suite, list(mains.values())),
+        _trpo_as_paper(trpo),
+        *(_lowest(metric, scpo, rivals) for metric in _WORDS),
+        *(_at_most_paper(metric, scpo) for metric in ("cost_rate", "episode_cost")),
+        _return_kept(scpo, trpo if trpo in rivals else None),
+    ]
+    return SuiteFindings(suite, tuple(checks), tuple(_limits(suite, groups, mains)))
+
+
+def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group]) -> Check:
+    key, part = f"{metric}_lowest", "late" if metric == "max_cost" else "last"
+    ours = scpo.mean(part, metric) if scpo else None
+    theirs = {g.name: v for g in rivals if (v := g.mean(part, metric)) is not None}
+    if ours is None or not theirs:
+        return Check(key, None, "no finished rival with the same settings to compare SCPO with")
+    lower = sorted((v, name) for name, v in theirs.items() if v < ours)
+    what = _WORDS[metric]
+    if not lower:
+        value, name = min((v, name) for name, v in theirs.items())
+        return Check(key, True, f"SCPO's {what} is the lowest: {number(ours)}, next {name} with "
+                                f"{number(value)}.")  # fmt: skip
+    names = " and ".join(f"{name} ({number(v)}{_price(scpo, name, rivals)})" for v, name in lower)
+    return Check(key, False, f"SCPO is not the safest by {what}: {number(ours)}, below it {names}.")
+
+
+def _price(scpo: Group | None, name: str, rivals: Sequence[Group]) -> str:
+    """The return of a safer rival, where it pays for that with a worse one."""
+    ours = scpo.mean("last", "return") if scpo else None
+    theirs = next(g for g in rivals if g.name == name).mean("last", "return")
+    if ours is None or theirs is None or theirs >= ours - (1 - RETURN_SHARE) * abs(ours):
+        return ""
+    return f", at return {number(theirs)} against {number(ours)}"
+
+
+def _at_most_paper(metric: str, scpo: Group | None) -> Check:
+    key = f"{metric}_paper"
+    ours = scpo.mean("last", metric) if scpo else None
+    theirs = paper_value(scpo.suite, "scpo", metric) if scpo else None
+    if scpo is None or ours is None or theirs is None:
+        return Check(
+            key, None, "nothing to compare: no finished SCPO, or not in the paper's tables"
+        )
+    verdict = ours <= theirs
+    words = "is at most" if verdict else "is above"
+    return Check(key, verdict, f"SCPO's {_WORDS[metric]} {words} the paper's: {number(ours)} "
+                               f"against {paper_text(scpo.suite, 'scpo', metric)}.")  # fmt: skip
+
+
+def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
+    ours = scpo.mean("last", "return") if scpo else None
+    base = trpo.mean("last", "return") if trpo else None
+    if ours is None or base is None or base <= 0:
+        return Check(
+            "return_kept", None, "no return of TRPO with the same settings to compare with"
+        )
+    share = ours / base
+    words = "keeps" if share >= RETURN_SHARE else "loses"
+    text = f"SCPO {words} TRPO's return: {number(ours)} against {number(base)} ({share:.0%})."
+    return Check("return_kept", share >= RETURN_SHARE, text)
+
+
+def _trpo_as_paper(trpo: Group | None) -> Check:
+    """Whether the environment and the budget are the paper's, judged by the plain method."""
+    if trpo is None or (trpo.suite, "trpo") not in paper_results():
+        return Check("trpo", None, "no finished TRPO, or not in the paper's tables")
+    apart = []
+    for metric in ("return", "episode_cost", "cost_rate"):
+        ours, theirs = trpo.mean("last", metric), paper_value(trpo.suite, "trpo", metric)
+        if ours is None or theirs is None:
+            continue
+        near = theirs / TRPO_FACTOR <= ours <= theirs * TRPO_FACTOR
+        if metric == "return":
+            near = ours >= RETURN_SHARE * theirs
+        if not near:
+            word = _WORDS.get(metric, "return")
+            apart.append(f"{word} {number(ours)} against {paper_text(trpo.suite, 'trpo', metric)}")
+    if not apart:
+        return Check("trpo", True, "TRPO lands on the paper's TRPO: its return within 5 %, its "
+                                   "costs within a factor of 1.5.")  # fmt: skip
+    return Check("trpo", False, f"TRPO is not the paper's TRPO ({', '.join(apart)}): compare the "
+                                f"algorithms with each other here, not with the paper.")  # fmt: skip
+
+
+def _learned(suite: str, groups: Sequence[Group]) -> Check:
+    """Half of the paper's TRPO's return; without one, more than an episode's spread above the start."""
+    if not groups:
+        return Check("learned", None, "no finished run")
+    known = paper_value(suite, "trpo", "return")
+    did = [g.name for g in groups if _group_learned(g, known)]
+    failed = [g.name for g in groups if g.name not in did]
+    if not did:
+        best = max((v for g in groups if (v := g.mean("late", "return")) is not None), default=0.0)
+        return Check("learned", False, f"No method learned this suite: the best return over the "
+                                       f"last 5 % of epochs is {number(best)}.")  # fmt: skip
+    but = f" Not: {', '.join(failed)}." if failed else ""
+    return Check("learned", True, f"{len(did)} of {len(groups)} methods learned the suite.{but}")
+
+
+def _group_learned(group: Group, paper_return: float | None) -> bool:
+    late = group.mean("late", "return")
+    if late is None:
+        return False
+    if paper_return is not None:
+        return late >= LEARNED_SHARE * paper_return
+    starts = [
+        run.summary.early_return + (run.summary.early_return_std or 0.0)
+        for run in group.counted
+        if run.summary.early_return is not None
+    ]
+    return bool(starts) and late > sum(starts) / len(starts)
+
+
+def _limits(suite: str, groups: Sequence[Group], mains: dict[str, Group]) -> list[str]:
+    found = []
+    paper = paper_steps(suite)
+    short = sorted({g.steps for g in mains.values() if g.steps < 0.99 * paper})
+    if short:
+        span = " to ".join(dict.fromkeys(_millions(s) for s in (short[0], short[-1])))
+        found.append(f"Fewer steps than the paper: {span} of {_millions(paper)} million.")
+    few = [g.name for g in mains.values() if len(g.counted) < SEEDS]
+    if few:
+        found.append(f"Fewer seeds than the paper's {SEEDS}: {', '.join(few)}.")
+    absent = [name for algo, name in NAMES.items() if algo not in mains]
+    if absent:
+        found.append(f"No finished run of {', '.join(absent)}.")
+    if len({g.task for g in mains.values()}) > 1:
+        found.append("The algorithms were not all trained with the same steps, worlds and task.")
+    for group in groups:
+        found += _unfinished(group)
+        found += [f"{group.name}, seed {r.seed}: {n}." for r in group.runs for n in r.notes]
+    commits = {str(r.environment["commit"]) for g in groups for r in g.runs
+               if r.environment.get("commit")}  # fmt: skip
+    if len(commits) > 1:
+        found.append(f"Its runs come from several commits: {', '.join(sorted(commits))}.")
+    if (suite, "scpo") not in paper_results():
+        found.append("The paper's tables do not have this suite.")
+    return found
+
+
+def _unfinished(group: Group) -> list[str]:
+    runs = [run for run in group.runs if not run.finished]
+    if not runs:
+        return []
+    seeds = ", ".join(f"seed {r.seed} ({r.summary.epochs_done} of {r.epochs} epochs)" for r in runs)
+    what = "in the curves (dotted), not in the tables" if group.finished else "shown as it stands"
+    return [f"{group.name}: unfinished {seeds}; {what}."]
+
+
+def _verdict_cell(check: Check) -> Cell:
+    if check.verdict is None:
+        return Cell(NONE, 1.0, hint=check.text)
+    return Cell(
+        "yes" if check.verdict else "no",
+        2.0 if check.verdict else 0.0,
+        tone="good" if check.verdict else "bad",
+        hint=check.text,
+    )
+
+
+def _millions(steps: int) -> str:
+    return f"{steps / 1e6:.3g}"

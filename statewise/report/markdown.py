@@ -1,0 +1,80 @@
+"""The Markdown twin of the page: the same words and tables, pictures for charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from statewise.report.content import Report, SuiteReport
+from statewise.report.table import Cell, Table
+from statewise.version import __version__
+
+
+def markdown(report: Report) -> str:
+    """The whole Markdown document."""
+    parts = [
+        f"# Report of {report.run_count} runs",
+        report.lead,
+        "[The page](index.html) has the same with curves to read and tables to sort.",
+        "## Summary",
+        *_list("**About the input**", report.flags),
+        report.notes.overview,
+        *_failures(report),
+        table_markdown(report.ranking),
+        table_markdown(report.checks),
+    ]
+    for suite in report.suites:
+        parts += _suite(suite)
+    for section in report.sections:
+        parts += [f"## {section.title}", section.markdown]
+    parts += ["## Definitions", "\n".join(f"- **{t}**: {text}" for t, text in report.definitions)]
+    parts += ["## Where the numbers come from", f"Made by statewise {__version__}."]
+    parts += [table_markdown(table) for table in report.provenance]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table_markdown(table: Table) -> str:
+    """Caption, rows and notes; numbers to the right."""
+    if not table.rows:
+        return ""
+    names = [_escape(column.name) for column in table.columns]
+    rules = ["---:" if column.numeric else "---" for column in table.columns]
+    lines = [f"| {' | '.join(names)} |", f"| {' | '.join(rules)} |"]
+    rows = [*table.rows, *([table.footer] if table.footer else [])]
+    lines += [f"| {' | '.join(_cell(cell) for cell in row.cells)} |" for row in rows]
+    return "\n\n".join([f"**{table.caption}**", "\n".join(lines), *table.notes])
+
+
+def _suite(suite: SuiteReport) -> list[str]:
+    holds = [check.text for check in suite.findings.checks if check.verdict]
+    return [
+        f"## {suite.name}",
+        *_list("**Does not reproduce**", (check.text for check in suite.findings.failures)),
+        *_list("**Holds**", holds),
+        *_list("**Limits**", suite.findings.limits),
+        suite.notes,
+        f"![Curves of {suite.name}]({suite.picture})",
+        *(table_markdown(table) for table in (*suite.tables, suite.seeds)),
+    ]
+
+
+def _failures(report: Report) -> list[str]:
+    lines = [f"{f.suite}: {check.text}" for f in report.findings for check in f.failures]
+    return _list("**What does not reproduce**", lines) or ["No claim that could be judged fails."]
+
+
+def _list(title: str, lines: Iterable[str]) -> list[str]:
+    items = [f"- {line}" for line in lines]
+    return [title, "\n".join(items)] if items else []
+
+
+def _cell(cell: Cell) -> str:
+    text = _escape(cell.text)
+    if cell.strip is not None and cell.hint:
+        text += f"; {cell.hint}"
+    if cell.tone == "paper":
+        return f"*{text}*"
+    return f"`{cell.text}`" if cell.tone == "code" else text
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")

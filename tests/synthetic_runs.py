@@ -1,0 +1,116 @@
+"""Writes run folders as training does, with numbers that a test chooses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from statewise.algos import get_algorithm
+from statewise.training.loop import TrainSettings
+
+Epoch = Callable[[int], dict[str, Any]]
+
+
+def constant(epoch: int) -> dict[str, Any]:
+    """The same epoch again and again."""
+    return {}
+
+
+def learning(algo: str, seed: int, epochs: int) -> Epoch:
+    """Curves that look like training: the return rises to 2.6, costs fall, more for the safe."""
+    safety = {"scpo": 0.1, "cpo": 0.4, "pcpo": 0.6, "trpo_sl": 2.0}.get(algo, 1.0)
+
+    def epoch(number: int) -> dict[str, Any]:
+        done = 1 - math.exp(-5 * number / epochs)
+        noise = 0.08 * math.sin(7.7 * number + 3.1 * seed + len(algo)) + 0.02 * seed
+        cost = (1.2 - (1.2 - 0.5 * safety) * done) * (1 + noise)
+        rate = 0.02 - (0.02 - 0.006 * safety) * done
+        return {
+            "return": 2.6 * done + 0.3 * noise,
+            "episode_cost": cost,
+            "max_cost": 0.1 * cost,
+            "max_cost_hazard": 0.1 * cost,
+            "cost_rate": rate,
+            "epoch_cost_rate": rate * (1 + noise) * 0.8,
+            "violation_rate_hazard": round(100 * min(1.0, 0.5 * cost)) / 100,
+        }
+
+    return epoch
+
+
+def write_run(
+    root: Path,
+    suite: str = "Point-Hazard-8",
+    algo: str = "scpo",
+    seed: int = 0,
+    *,
+    label: str | None = None,
+    epochs: int = 20,
+    done: int | None = None,
+    epoch: Epoch = constant,
+    episodes: bool = True,
+    environment: dict[str, Any] | None = None,
+    train: dict[str, Any] | None = None,
+    **own: Any,
+) -> Path:
+    """A run folder with `done` of its `epochs`; `train` and `own` are settings other than defaults."""
+    folder = root / suite / (label or algo) / f"seed-{seed}"
+    folder.mkdir(parents=True)
+    settings = TrainSettings(suite, algo=algo, seed=seed, device="cpu").resolved()
+    resolved = dataclasses.asdict(settings)
+    if epochs != settings.epochs:
+        resolved["steps"] = epochs * settings.steps_per_epoch
+    config = {
+        "statewise": "0",
+        "train": resolved | (train or {}),
+        "algorithm": dataclasses.asdict(get_algorithm(algo).settings_class(**own)),
+        "spec": {"name": suite, "cost_names": ["hazard"]},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "environment.json").write_text(json.dumps(environment or ENVIRONMENT))
+    rows = [_row(i, settings.steps_per_epoch, epoch(i)) for i in range(1, (done or epochs) + 1)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if episodes:
+        lines = [f"{row['epoch']},2.5,0.5,{cost},80,1,0\n" for row in rows for cost in (0.0, 0.2)]
+        header = "epoch,return,cost_hazard,max_cost_hazard,length,terminated,sim_fault\n"
+        (folder / "episodes.csv").write_text(header + "".join(lines))
+    return folder
+
+
+ENVIRONMENT = {
+    "statewise": "0",
+    "commit": "0123456789ab",
+    "python": "3.11.7",
+    "packages": {"torch": "2.13.0", "mujoco": "4.0.0"},
+    "platform": "Linux",
+    "processor": "a processor",
+    "cores": 2,
+    "gpu": None,
+    "command": ["statewise", "train"],
+}
+
+
+def _row(number: int, steps: int, given: dict[str, Any]) -> dict[str, Any]:
+    row = {
+        "epoch": number,
+        "steps": number * steps,
+        "episodes": 100,
+        "return": 2.5,
+        "return_std": 0.5,
+        "episode_cost": 0.5,
+        "max_cost": 0.1,
+        "max_cost_hazard": 0.1,
+        "violation_rate_hazard": 0.25,
+        "cost_rate": 0.01,
+        "epoch_cost_rate": 0.005,
+        "sim_faults": 0,
+        "collect_seconds": 1.0,
+        "update_seconds": 3.0,
+        "seconds": 4.0 * number,
+        "peak_memory_mib": 500.0,
+    }
+    return row | given
