@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -59,3 +60,28 @@ class Graphed:
         with torch.cuda.graph(graph):
             outputs = self._function(*mine)
         return _Recording(graph, mine, outputs)
+
+
+@contextmanager
+def lanes(device: torch.device, count: int) -> Iterator[list[AbstractContextManager[object]]]:
+    """`count` contexts for work that does not depend on each other: on a GPU it runs side by side.
+
+    What is used in several of them has to live until the end.
+    """
+    if device.type != "cuda":
+        yield [nullcontext() for _ in range(count)]
+        return
+    here = torch.cuda.current_stream(device)
+    streams = [torch.cuda.Stream(device) for _ in range(count)]
+    for stream in streams:
+        stream.wait_stream(here)
+    yield [torch.cuda.stream(stream) for stream in streams]
+    for stream in streams:
+        here.wait_stream(stream)
+
+
+def minibatches(rows: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The rows `[steps, n]` of each tensor, step by step; on a GPU gathered now, all at once."""
+    if rows.is_cuda:
+        return zip(*(x[rows] for x in tensors), strict=True)
+    return (tuple(x[chosen] for x in tensors) for chosen in rows)

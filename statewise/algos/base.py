@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.algos.estimates import Batch, CostSignal, estimate
-from statewise.graphs import Graphed
+from statewise.graphs import Graphed, lanes, minibatches
 from statewise.nets import GaussianPolicy, mlp
 from statewise.types import Act, EnvSpec, Rollout, Step
 
@@ -269,56 +270,50 @@ class Algorithm:
         """
         nets = [self.modules()[name] for name in targets]
         optimizers = [self.optimizers[name] for name in targets]
-        before = [copy.deepcopy((n.state_dict(), o.state_dict()))
-                  for n, o in zip(nets, optimizers, strict=True)]  # fmt: skip
+        before = [
+            [x.clone() for x in _memory(*pair)] for pair in zip(nets, optimizers, strict=True)
+        ]
         sets = pools or [torch.arange(len(inputs), device=self.device)]
         most = (self.settings.critic_batch or len(inputs)) // len(sets)
         share = min(most, *(len(rows) for rows in sets))
-        steps = range(self.settings.critic_iterations)
-        rows = torch.stack([torch.cat([self.draw(r, share) for r in sets]) for _ in steps])
+        steps = self.settings.critic_iterations
+        rows = torch.cat([self.draw(r, share, steps) for r in sets], dim=1)
         weights = torch.ones(len(inputs), device=self.device) if weights is None else weights
         (losses,) = self._regression(tuple(targets))(inputs, rows, weights, *targets.values())
         last = losses.tolist()
         for loss, net, optimizer, saved in zip(last, nets, optimizers, before, strict=True):
             if not (math.isfinite(loss) and _all_finite(net)):
                 self.skipped += 1
-                net.load_state_dict(saved[0])
-                optimizer.load_state_dict(saved[1])
-                self.graphs.clear()
+                _restore(net, optimizer, saved)
         return {f"{name}_loss": loss for name, loss in zip(targets, last, strict=True)}
 
     def _regression(self, names: tuple[str, ...]) -> Graphed:
         """Adam steps on the rows `[steps, n]` of the data; returns the last losses `[networks]`."""
         if names in self.graphs:
             return self.graphs[names]
-        nets = [self.modules()[name] for name in names]
-        optimizers = [self.optimizers[name] for name in names]
-        parameters = [p for net in nets for p in net.parameters()]
+        pairs = [(self.modules()[name], self.optimizers[name]) for name in names]
 
         def regress(
             inputs: Tensor, rows: Tensor, weights: Tensor, *targets: Tensor
         ) -> tuple[Tensor, ...]:
-            losses = inputs.new_zeros(len(nets))
-            for chosen in rows:
-                x, weight = inputs[chosen], weights[chosen, None]
-                errors = [net(x) - y[chosen] for net, y in zip(nets, targets, strict=True)]
-                losses = torch.stack([(weight * error.square()).mean() for error in errors])
-                gradients = torch.autograd.grad(losses.sum(), parameters)
-                for p, gradient in zip(parameters, gradients, strict=True):
-                    p.grad = gradient
-                for optimizer in optimizers:
-                    optimizer.step()
-            return (losses.detach(),)
+            losses = [inputs.new_zeros(())] * len(pairs)
+            batches = minibatches(rows, inputs, weights[:, None], *targets)
+            with lanes(self.device, len(pairs)) as side_by_side:
+                for x, weight, *ys in batches:
+                    for i, (net, optimizer) in enumerate(pairs):
+                        with side_by_side[i]:
+                            losses[i] = _descend(net, optimizer, x, ys[i], weight)
+            return (torch.stack(losses),)
 
         self.graphs[names] = Graphed(regress)
         return self.graphs[names]
 
-    def draw(self, rows: Tensor, count: int) -> Tensor:
-        """`count` of the rows at random (repeats are possible), or all if there are no more."""
+    def draw(self, rows: Tensor, count: int, times: int = 1) -> Tensor:
+        """`[times, count]` of the rows at random (repeats are possible), or all if no more."""
         if len(rows) <= count:
-            return rows
-        picks = torch.randint(len(rows), (count,), generator=self.generator, device=self.device)
-        return rows[picks]
+            return rows.expand(times, -1)
+        shape = (times, count)
+        return rows[torch.randint(len(rows), shape, generator=self.generator, device=self.device)]
 
     # State ---------------------------------------------------------------------------------------
 
@@ -360,6 +355,31 @@ class Algorithm:
 
 def _all_finite(module: nn.Module) -> bool:
     return bool(torch.stack([torch.isfinite(p).all() for p in module.parameters()]).all())
+
+
+def _descend(
+    net: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, weight: Tensor
+) -> Tensor:
+    """One step on the weighted mean squared error; returns it as it was before."""
+    parameters = list(net.parameters())
+    loss = (weight * (net(x) - y).square()).mean()
+    for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        p.grad = gradient
+    optimizer.step()
+    return loss.detach()
+
+
+def _memory(net: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """The weights, and what the optimiser remembers of them."""
+    remembered = [x for p in net.parameters() for x in optimizer.state[p].values()]
+    return [*(p.detach() for p in net.parameters()), *remembered]
+
+
+def _restore(net: nn.Module, optimizer: torch.optim.Optimizer, saved: list[Tensor]) -> None:
+    """Put back a copy of `_memory`, in place."""
+    fresh = len(saved) == len(list(net.parameters()))  # saved before the optimiser's first step
+    for x, was in itertools.zip_longest(_memory(net, optimizer), saved):
+        x.zero_() if fresh and was is None else x.copy_(was)
 
 
 def _require(good: bool, name: str, value: object, advice: str) -> None:

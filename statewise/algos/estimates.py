@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import mmdp, returns
+from statewise.graphs import Graphed
 from statewise.types import Rollout
 
 if TYPE_CHECKING:
@@ -102,38 +104,20 @@ def _spread(name: str, values: Tensor) -> dict[str, float]:
 @torch.no_grad()
 def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
     """Evaluate the critics on a rollout and turn it into a batch."""
-    settings = algo.settings
+    signal = algo.cost_signal
     inputs = algo.observe(rollout.obs, rollout.cost_max_before)
     next_inputs = algo.observe(rollout.next_obs, rollout.cost_max)
-    ends = (rollout.terminated, rollout.truncated)
-
-    value, next_value = (algo.value(x).squeeze(-1) for x in (inputs, next_inputs))
-    advantage = returns.advantages(
-        rollout.reward, value, next_value, *ends, gamma=settings.gamma, lam=settings.lam
+    cost = rollout.cost if signal is None or signal.kind == "cost" else rollout.increment
+    evaluate = algo.graphs.setdefault(("evaluate",), Graphed(evaluation(algo)))
+    advantage, target, cost_advantage, cost_target, value, next_value = evaluate(
+        inputs, next_inputs, rollout.reward, cost, rollout.terminated, rollout.truncated
     )
-    target = returns.returns_to_go(rollout.reward, next_value, *ends, gamma=settings.gamma)
-    advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-
-    signal, cost = algo.cost_signal, rollout.cost[..., :0]
-    cost_advantage = cost_target = cost
+    values: dict[str, Tensor] = {}
     if signal is not None and algo.cost_value is not None:
-        cost = rollout.cost if signal.kind == "cost" else rollout.increment
-        value, next_value = algo.cost_value(inputs), algo.cost_value(next_inputs)
-        past_limit = signal.bootstrap_truncated
-        cost_advantage = returns.advantages(
-            cost, value, next_value, *ends,
-            gamma=signal.gamma, lam=signal.lam, bootstrap_truncated=past_limit,
-        )  # fmt: skip
-        cost_advantage = cost_advantage - cost_advantage.mean(dim=(0, 1))
-        cost_target = returns.returns_to_go(
-            cost, next_value, *ends, gamma=signal.gamma, bootstrap_truncated=past_limit
-        )
-        start = None if algo.start_inputs is None else algo.cost_value(algo.start_inputs)
-        about = mmdp.episode_mean(
-            cost, rollout.ended, rollout.age, value=value, next_value=next_value, start_value=start
-        )
-    else:
-        about = mmdp.episode_mean(rollout.cost, rollout.ended, rollout.age)
+        values = {"value": value, "next_value": next_value}
+        if algo.start_inputs is not None:
+            values["start_value"] = algo.cost_value(algo.start_inputs)
+    about = mmdp.episode_mean(cost, rollout.ended, rollout.age, **values)
     return Batch(
         rollout=rollout,
         inputs=inputs.flatten(0, 1),
@@ -148,3 +132,38 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
         length=about.length,
         episodes=about.episodes,
     )
+
+
+def evaluation(algo: Algorithm) -> Callable[..., tuple[Tensor, ...]]:
+    """A function of a rollout's tensors, `[T, B, ...]` each: what the critics make of it.
+
+    Returns advantage and target of the reward, advantage and target of the cost signal (without
+    columns if there is none), and the values of the cost critic at inputs and next inputs.
+    """
+    settings, signal = algo.settings, algo.cost_signal
+
+    @torch.no_grad()
+    def evaluate(
+        inputs: Tensor, next_inputs: Tensor, reward: Tensor, cost: Tensor, *ends: Tensor
+    ) -> tuple[Tensor, ...]:
+        value, next_value = (algo.value(x).squeeze(-1) for x in (inputs, next_inputs))
+        advantage = returns.advantages(
+            reward, value, next_value, *ends, gamma=settings.gamma, lam=settings.lam
+        )
+        target = returns.returns_to_go(reward, next_value, *ends, gamma=settings.gamma)
+        advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+        if signal is None or algo.cost_value is None:
+            return advantage, target, *[cost[..., :0]] * 4
+        value, next_value = algo.cost_value(inputs), algo.cost_value(next_inputs)
+        past_limit = signal.bootstrap_truncated
+        cost_advantage = returns.advantages(
+            cost, value, next_value, *ends,
+            gamma=signal.gamma, lam=signal.lam, bootstrap_truncated=past_limit,
+        )  # fmt: skip
+        cost_advantage = cost_advantage - cost_advantage.mean(dim=(0, 1))
+        cost_target = returns.returns_to_go(
+            cost, next_value, *ends, gamma=signal.gamma, bootstrap_truncated=past_limit
+        )
+        return advantage, target, cost_advantage, cost_target, value, next_value
+
+    return evaluate

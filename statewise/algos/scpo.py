@@ -127,9 +127,11 @@ class Scpo(Algorithm):
     def fit_critics(self, batch: Batch) -> Metrics:
         """Fit V, and V_D with its zero targets, which are most of them, as `subsample` says."""
         mode, inputs, targets = self.settings.subsample, batch.inputs, batch.cost_target
+        if mode == "none":
+            return super().fit_critics(batch) | {"zero_targets_kept": 1.0}
         zero, positive = (~batch.positive).nonzero()[:, 0], batch.positive.nonzero()[:, 0]
         kept = len(positive) / len(zero) if 0 < len(positive) < len(zero) else 1.0
-        if mode == "none" or kept == 1.0:
+        if kept == 1.0:
             # Also when there is no positive target at all: then V_D is pulled to zero everywhere.
             return super().fit_critics(batch) | {"zero_targets_kept": 1.0}
         metrics = self.fit_value(batch) | {"zero_targets_kept": kept}
@@ -138,5 +140,5 @@ class Scpo(Algorithm):
             return metrics | self.fit(
                 inputs, {"cost_value": targets}, weights=weights / weights.mean()
             )
-        zeros = self.draw(zero, len(positive)) if mode == "once" else zero
+        zeros = self.draw(zero, len(positive))[0] if mode == "once" else zero
         return metrics | self.fit(inputs, {"cost_value": targets}, pools=(positive, zeros))

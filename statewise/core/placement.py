@@ -123,10 +123,14 @@ def _first_fit(
 ) -> tuple[Tensor, Tensor]:
     n = len(placed)
     drawn = (torch.rand(n, tries, 2, generator=generator) * 2 - 1) * half_side
-    gap = torch.linalg.vector_norm(drawn.unsqueeze(2) - placed.unsqueeze(1), dim=-1)
-    fits = (gap >= clearance).all(-1)
+    # Squares by hand: several times faster than a norm over so short an axis.
+    x, y = drawn.unbind(-1)
+    dx, dy = (
+        at.unsqueeze(2) - to.unsqueeze(1) for at, to in zip((x, y), placed.unbind(-1), strict=True)
+    )
+    fits = (dx.square_().addcmul_(dy, dy) >= clearance.square()).all(-1)
     if radius is not None:
-        fits &= torch.linalg.vector_norm(drawn, dim=-1) <= radius
+        fits &= torch.hypot(x, y) <= radius
     found, first = fits.max(dim=1)
     return drawn[torch.arange(n), first], found
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from statewise.algos import get_algorithm
 from statewise.algos.base import Settings
@@ -16,6 +18,7 @@ from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
 from statewise.training.loop import Training, TrainSettings
 from statewise.training.policy import load_policy
+from statewise.training.run_folder import RunFolder
 from statewise.training.trackers import Tracker, trackers
 from statewise.training.view import View
 
@@ -48,6 +51,53 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
 def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False) -> Path:
     """Train from the beginning; the run folder."""
     return go(Training.start(settings, algo_settings), quiet)
+
+
+def train_seeds(
+    settings: TrainSettings, algo_settings: Settings, seeds: Sequence[int], quiet: bool = False
+) -> list[Path]:
+    """Train once with each seed, one after another in the same worlds; the run folders.
+
+    Physics is compiled, captured and built once for all. Runs that are finished are left as they
+    are and interrupted ones continued, if their settings are these.
+    """
+    settings = settings.resolved()
+    env = loop.build_env(settings)
+    paths = []
+    for seed in seeds:
+        one = dataclasses.replace(settings, seed=seed)
+        if (one.folder / "config.json").exists():
+            training = Training.resume(one.folder, env)
+            if (training.settings, training.algo.settings) != (one, algo_settings):
+                raise ValueError(
+                    f"the run {one.folder} was made with other settings: choose another --out"
+                )
+        else:
+            training = Training.start(one, algo_settings, env)
+        paths.append(go(training, quiet))
+        if not training.finished:  # stopped by Ctrl-C: not on to the next one
+            break
+    Console(quiet=quiet).print(summary_table(paths))
+    return paths
+
+
+def summary_table(paths: Sequence[Path]) -> Table:
+    """How runs ended: the last epoch of each, and their mean."""
+    columns = ("return", "episode_cost", "max_cost", "cost_rate", "steps_per_second")
+    last = [RunFolder.open(path).metrics()[-1] for path in paths]
+    table = Table(title=str(paths[0].parent), title_justify="left")
+    table.add_column("seed")
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify="right")
+    rows = [[m[name] for name in columns] for m in last]
+    whole = [row for row in rows if None not in row]
+    if whole:
+        rows.append([sum(column) / len(whole) for column in zip(*whole, strict=True)])
+    labels = [path.name.removeprefix("seed-") for path in paths] + ["mean"]
+    for label, row in zip(labels, rows, strict=False):
+        shown = ["-" if x is None else f"{x:,.0f}" if x > 1000 else f"{x:.4g}" for x in row]
+        table.add_row(label, *shown)
+    return table
 
 
 def resume(path: str | Path, quiet: bool = False) -> Path:

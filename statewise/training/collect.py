@@ -20,7 +20,9 @@ class Env(Protocol):
     spec: EnvSpec
     num_envs: int
     device: torch.device
-    faults: int
+
+    @property
+    def faults(self) -> int: ...
 
     def reset(self, seed: int | None = None) -> Step: ...
 
@@ -82,10 +84,10 @@ class Collector:
         rollout = self._stack(before, acts, after)
         return rollout, self._finish(rollout)
 
-    def begin(self) -> Step:
+    def begin(self, seed: int | None = None) -> Step:
         """The step to go on from; the first call starts the first episodes."""
         if self._step is None:
-            self._step = self.env.reset()
+            self._step = self.env.reset(seed)
         return self._step
 
     def _stack(self, before: list[Step], acts: list[Act], after: list[Step]) -> Rollout:

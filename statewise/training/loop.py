@@ -63,6 +63,8 @@ class TrainSettings:
     """Modules to import first, such as the one that registers your environment or robot."""
     out: str = "runs"
     """Runs go to OUT/SUITE/ALGO/seed-SEED."""
+    label: str = ""
+    """Name of the run's folder, if not the algorithm's: OUT/SUITE/LABEL/seed-SEED."""
     checkpoint_every: int = 10
     """Epochs between two checkpoints."""
     keep_checkpoints: int = 3
@@ -128,20 +130,28 @@ class TrainSettings:
     @property
     def folder(self) -> Path:
         name = self.suite.replace(":", "-").replace("/", "-")
-        return Path(self.out) / name / self.algo / f"seed-{self.seed}"
+        return Path(self.out) / name / (self.label or self.algo) / f"seed-{self.seed}"
 
 
 class Training:
     """One run, from its first epoch or from a checkpoint."""
 
-    def __init__(self, settings: TrainSettings, algo_settings: Settings, folder: RunFolder) -> None:
+    def __init__(
+        self,
+        settings: TrainSettings,
+        algo_settings: Settings,
+        folder: RunFolder,
+        env: Env | None = None,
+    ) -> None:
         self.settings, self.folder = settings, folder
-        self.env = build_env(settings)
+        self.env = build_env(settings) if env is None else env
         kind = get_algorithm(settings.algo)
         self.algo: Algorithm = kind(
             self.env.spec, algo_settings, settings.epochs, settings.seed, str(self.env.device)
         )
         self.collector = Collector(self.env, self.algo, settings.seed + 1)
+        if env is not None:  # it may have been used: start as a new one would
+            self.collector.begin(settings.seed)
         self.epoch = 0
         self.steps = 0
         self.seconds = 0.0
@@ -149,11 +159,13 @@ class Training:
         self.best: tuple[float, float] | None = None
 
     @classmethod
-    def start(cls, settings: TrainSettings, algo_settings: Settings) -> Training:
-        """A new run in a folder of its own."""
+    def start(
+        cls, settings: TrainSettings, algo_settings: Settings, env: Env | None = None
+    ) -> Training:
+        """A new run in a folder of its own; `env`: one built for the same settings, to be used."""
         settings = settings.resolved()
         # Built before the folder is made, so that a mistake leaves nothing behind.
-        training = cls(settings, algo_settings, RunFolder(settings.folder))
+        training = cls(settings, algo_settings, RunFolder(settings.folder), env)
         spec = dataclasses.asdict(training.env.spec)
         spec["blocks"] = {name: (s.start, s.stop) for name, s in spec["blocks"].items()}
         config = {
@@ -166,11 +178,11 @@ class Training:
         return training
 
     @classmethod
-    def resume(cls, path: Path) -> Training:
+    def resume(cls, path: Path, env: Env | None = None) -> Training:
         """Continue a run from its newest whole checkpoint."""
         folder = RunFolder.open(path)
         settings, algo_settings = read_config(folder.config())
-        training = cls(settings, algo_settings, folder)
+        training = cls(settings, algo_settings, folder, env)
         if checkpoint.latest(folder.checkpoints):
             _, state = folder.load(str(training.env.device))
             training.load_state_dict(state)
