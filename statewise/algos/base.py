@@ -150,10 +150,11 @@ class Algorithm:
                 f"{self.name} keeps costs below a limit, and {spec.name} has none: use trpo, or an "
                 f"environment that reports a cost"
             )
-        if isinstance(settings, LimitSettings):
-            settings.limits(spec.num_costs)  # says so at once if they do not match
         self.spec, self.settings, self.epochs = spec, settings, epochs
         self.device = torch.device(device)
+        if isinstance(settings, LimitSettings):
+            self.limit = settings.limits(spec.num_costs).float().to(self.device)
+            """[m] of each constraint"""
         self.epoch = 0
         self.skipped = 0
         """Updates left out because something was not finite."""

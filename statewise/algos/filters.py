@@ -12,21 +12,23 @@ class Corrections:
         self._clear()
 
     def _clear(self) -> None:
-        self._acted = self._changed = 0
-        self._distance = 0.0
+        self._acted = 0
+        self._changed: float | Tensor = 0.0
+        self._distance: float | Tensor = 0.0
 
     def add(self, proposed: Tensor, executed: Tensor) -> None:
-        """Count a batch of actions, `[B, a]` each."""
+        """Count a batch of actions, `[B, a]` each. Does not wait for a GPU."""
         moved = (executed - proposed).norm(dim=1)
         self._acted += len(moved)
-        self._changed += int((moved > 0).sum())
-        self._distance += float(moved.sum())
+        self._changed = self._changed + (moved > 0).sum()
+        self._distance = self._distance + moved.sum()
 
     def take(self) -> dict[str, float]:
         """The metrics since the last call."""
+        changed, distance = float(self._changed), float(self._distance)
         metrics = {
-            "correction_rate": self._changed / max(self._acted, 1),
-            "correction_size": self._distance / max(self._changed, 1),
+            "correction_rate": changed / max(self._acted, 1),
+            "correction_size": distance / max(changed, 1.0),
         }
         self._clear()
         return metrics

@@ -79,7 +79,8 @@ class Scpo(Algorithm):
         return {"total": self.reliability.total, "noise": self.reliability.noise}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
-        self.reliability.total, self.reliability.noise = state["total"], state["noise"]
+        self.reliability.total = state["total"].cpu()
+        self.reliability.noise = state["noise"].cpu()
 
     @property
     def cost_signal(self) -> CostSignal:

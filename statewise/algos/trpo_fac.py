@@ -74,7 +74,7 @@ class TrpoFac(Algorithm):
         if s.cost_to_go == "critic" and self.cost_value is not None:
             with torch.no_grad():
                 ahead = self.cost_value(batch.inputs)
-        violation = ahead - s.limits(self.spec.num_costs).to(ahead)
+        violation = ahead - self.limit
         saved = copy.deepcopy((self.multiplier.state_dict(), optimizer.state_dict()))
         loss = torch.zeros(())
         for _ in range(s.multiplier_iterations):

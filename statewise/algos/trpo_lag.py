@@ -48,7 +48,7 @@ class TrpoLag(Algorithm):
             return (policy.ratio * priced).mean()
 
         step = natural_step(self, batch, objective)
-        violation = (batch.J.cpu() - s.limits(self.spec.num_costs)).float()
+        violation = (batch.J - s.limits(self.spec.num_costs)).float()
         self.multiplier = (self.multiplier + s.multiplier_lr * violation).clamp(
             0.0, s.multiplier_cap
         )
@@ -60,4 +60,4 @@ class TrpoLag(Algorithm):
         return {"multiplier": self.multiplier}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
-        self.multiplier = state["multiplier"]
+        self.multiplier = state["multiplier"].cpu()

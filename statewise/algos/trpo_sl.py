@@ -59,8 +59,8 @@ class TrpoSl(Algorithm):
         if not self.correcting:
             return action
         last_cost = step.cost.masked_fill(step.ended.unsqueeze(-1), 0.0)
-        limit = self.settings.limits(self.spec.num_costs).to(last_cost) + self.settings.margin
-        offset, slopes = last_cost - limit, self.cost_model.slopes(inputs)
+        offset = last_cost - self.limit - self.settings.margin
+        slopes = self.cost_model.slopes(inputs)
         possible = action.clamp(-1.0, 1.0)  # what the environment would make of it
         predicted = offset + (slopes @ possible.unsqueeze(-1)).squeeze(-1)
         unsafe = (predicted > 0).any(dim=1, keepdim=True)

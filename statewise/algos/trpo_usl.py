@@ -74,8 +74,7 @@ class TrpoUsl(Algorithm):
     def excess(self, inputs: Tensor, action: Tensor) -> Tensor:
         """`[B]` sum over constraints of (Q_C - limit)+"""
         predicted = self.cost_to_go(torch.cat([inputs, action], dim=1))
-        limit = self.settings.limits(self.spec.num_costs).to(predicted) + self.settings.margin
-        return (predicted - limit).clamp(min=0.0).sum(dim=1)
+        return (predicted - self.limit - self.settings.margin).clamp(min=0.0).sum(dim=1)
 
     def correct(self, step: Step, inputs: Tensor, action: Tensor) -> Tensor:
         if not self.correcting:
@@ -92,7 +91,7 @@ class TrpoUsl(Algorithm):
             at = executed.detach().requires_grad_()
             excess = self.excess(inputs, at)
             unsafe = excess.detach() > 0
-            if not bool(unsafe.any()):
+            if not unsafe.is_cuda and not bool(unsafe.any()):  # a GPU would be waited for
                 break
             (slope,) = torch.autograd.grad(excess.sum(), at)
             unit = slope / slope.abs().amax(dim=1, keepdim=True).clamp(min=1e-12)

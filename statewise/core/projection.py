@@ -160,24 +160,27 @@ def project_safe_box(
     unsafe = _excess(normals, offsets, clipped) > 0.0
     solve = unsafe.any(-1)
     result, feasible = clipped.clone(), ~solve
-    if not bool(solve.any()):
+    # Asking a GPU which rows are unsafe would wait for it: there all are solved.
+    rows = slice(None) if action.is_cuda else solve
+    if not action.is_cuda and not bool(solve.any()):
         return result, feasible
     # Unit normals: one tolerance then means one distance. A zero normal cannot be helped.
-    usable = (size > 0.0)[solve]
-    length = torch.where(usable, size[solve], 1.0).double()
-    unit = normals[solve].double() / length.unsqueeze(-1)
-    offset = torch.where(usable, offsets[solve].double() / length, -1.0)
+    usable = (size > 0.0)[rows]
+    length = torch.where(usable, size[rows], 1.0).double()
+    unit = normals[rows].double() / length.unsqueeze(-1)
+    offset = torch.where(usable, offsets[rows].double() / length, -1.0)
     centre, half = 0.5 * (low + high), 0.5 * (high - low)
-    target = (action[solve].double() - centre) / half
+    target = (action[rows].double() - centre) / half
     shifted = ((unit * centre).sum(-1) + offset) / half
     if unit.shape[1] == 1:
         point = _project_one(target, unit[:, 0], shifted[:, 0])
     else:
         point = _elastic_projection(target, unit, shifted, iterations)
-    nearest = (point * half + centre).to(action.dtype)
-    result[solve] = nearest.clamp(low, high)
-    worst = _excess(unit, offset, result[solve].double()).amax(-1)
-    feasible[solve] = (worst <= 1e-5 * half) & ~(unsafe[solve] & ~usable).any(-1)
+    nearest = (point * half + centre).to(action.dtype).clamp(low, high)
+    worst = _excess(unit, offset, nearest.double()).amax(-1)
+    solved = (worst <= 1e-5 * half) & ~(unsafe[rows] & ~usable).any(-1)
+    result[rows] = torch.where(solve[rows].unsqueeze(-1), nearest, result[rows])
+    feasible[rows] = solved | feasible[rows]
     return result, feasible
 
 
