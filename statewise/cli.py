@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import sys
+import tempfile
 import time
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from rich.table import Table
 from torch import Tensor
 
 from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.bench.ablations import Ablations
 from statewise.bench.command import Paper
 from statewise.bench.grid import parse_seeds
 from statewise.envs.imports import import_modules
@@ -242,11 +244,16 @@ class Report:
 
     def run(self) -> None:
         from statewise.report.build import build_report, export_runs
+        from statewise.report.questions import find_answers, questions_section, write_answers
 
-        page = build_report(self.runs, self.out, self.notes)
+        answers = find_answers(self.runs)
+        with tempfile.TemporaryDirectory() as drawn:
+            section = questions_section(answers, Path(drawn))
+            page = build_report(self.runs, self.out, self.notes, section)
         print(f"report: {page} and {self.out / 'report.md'}")
         if self.export is not None:
             print(f"exported: {len(export_runs(self.runs, self.export))} runs to {self.export}")
+            write_answers(answers, self.export / "questions")
         if self.open:
             webbrowser.open(page.resolve().as_uri())
 
@@ -257,14 +264,13 @@ class Bench:
 
     what: Annotated[
         Annotated[Paper, tyro.conf.subcommand("paper")]
-        | Annotated[None, tyro.conf.subcommand("none"), tyro.conf.Suppress],  # a union needs two
+        | Annotated[Ablations, tyro.conf.subcommand("ablations")],
         tyro.conf.OmitSubcommandPrefixes,
         tyro.conf.OmitArgPrefixes,
     ]
 
     def run(self) -> None:
-        if self.what is not None:
-            self.what.run()
+        self.what.run()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from statewise.algos.base import Settings
 from statewise.training import loop
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
+from statewise.training.lock import lock_run
 from statewise.training.loop import Training, TrainSettings
 from statewise.training.policy import load_policy
 from statewise.training.run_folder import RunFolder
@@ -50,7 +51,9 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
 
 def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False) -> Path:
     """Train from the beginning; the run folder."""
-    return go(Training.start(settings, algo_settings), quiet)
+    training = Training.start(settings, algo_settings)
+    with lock_run(training.folder.path):
+        return go(training, quiet)
 
 
 def train_seeds(
@@ -74,7 +77,8 @@ def train_seeds(
                 )
         else:
             training = Training.start(one, algo_settings, env)
-        paths.append(go(training, quiet))
+        with lock_run(one.folder):
+            paths.append(go(training, quiet))
         if not training.finished:  # stopped by Ctrl-C: not on to the next one
             break
     Console(quiet=quiet).print(summary_table(paths))
@@ -102,7 +106,8 @@ def summary_table(paths: Sequence[Path]) -> Table:
 
 def resume(path: str | Path, quiet: bool = False) -> Path:
     """Continue a run from its last checkpoint; the run folder."""
-    return go(Training.resume(Path(path)), quiet)
+    with lock_run(RunFolder.open(Path(path)).path):
+        return go(Training.resume(Path(path)), quiet)
 
 
 def evaluate(

@@ -48,7 +48,7 @@ class TrainSettings:
     steps_per_epoch: int = 30_000
     """Environment steps between two updates, rounded to a whole number for each world."""
     num_envs: int = 0
-    """Worlds; 0: 128 on the CPU, 2048 on a GPU."""
+    """Worlds; 0: 128 on the CPU, 2048 on a GPU (4096 for Ant, Walker, Humanoid)."""
     device: str = "auto"
     """cpu, cuda (or cuda:1, ...), or auto: a GPU if there is one and MuJoCo Warp is installed."""
     deterministic: bool = False
@@ -81,7 +81,9 @@ class TrainSettings:
         device = self.device
         if device == "auto":
             device = "cuda" if _gpu_usable() and not self.suite.startswith("gym:") else "cpu"
-        num_envs = self.num_envs or (2048 if device.startswith("cuda") else 128)
+        num_envs = self.num_envs or 128
+        if not self.num_envs and device.startswith("cuda"):
+            num_envs = 4096 if robot in LONG_ROBOTS else 2048
         if num_envs < 1 or steps < 1 or self.steps_per_epoch < 1:
             raise ValueError(
                 f"steps ({steps}), steps_per_epoch ({self.steps_per_epoch}) and num_envs "

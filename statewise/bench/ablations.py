@@ -1,0 +1,220 @@
+"""`statewise bench ablations`: the runs behind each of the paper's questions, and their figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from statewise.algos import get_algorithm
+from statewise.bench import rollouts
+from statewise.bench.command import STOPPED_STATUS, GridOptions, run_grid, split
+from statewise.bench.grid import Grid, RunSpec, parse_seeds
+from statewise.bench.launch import LaunchOptions
+from statewise.report.data import RunData, read_runs
+from statewise.report.groups import group_runs
+from statewise.training import checkpoint
+
+TARGET_EPISODES = 200
+"""Episodes of which question 3 shows five."""
+FIGURE_EPISODES = 64
+"""Episodes of which Figure 1 shows one."""
+POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """An algorithm with some settings of its own changed, under a label."""
+
+    algo: str
+    label: str = ""
+    """Empty: the defaults, the same run that `bench paper` makes"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The runs of a question: every variant in every suite."""
+
+    suites: tuple[str, ...] = ()
+    variants: tuple[Variant, ...] = ()
+
+
+TRPO, CPO, SCPO, LAGRANGIAN = (Variant(name) for name in ("trpo", "cpo", "scpo", "trpo_lag"))
+PAPER_SCPO = {
+    "recovery_fraction": 1.0,
+    "tolerance": 0.0,
+    "reliable": False,
+    "cost_lam": 0.97,
+    "subsample": "resample",
+    "reward_test": "paper",
+    "critic_batch": 0,
+}
+"""SCPO by the paper's tables. Its bound term stays out, as in its code: with it no step is feasible."""
+
+EXPERIMENTS = {
+    "fig1": Experiment(),
+    "q2": Experiment(("Ant-Hazard-8", "Walker-Hazard-8"), (SCPO,)),
+    "q3": Experiment((DRONE,), (
+        SCPO,
+        Variant("scpo", "scpo-subsample-resample", {"subsample": "resample"}),
+    )),
+    "q4": Experiment((POINT,), (SCPO,)),
+    "q5": Experiment((POINT,), (TRPO, CPO, SCPO)),
+    "app": Experiment((POINT,), (
+        SCPO,
+        LAGRANGIAN,
+        Variant("trpo_lag", "trpo_lag-k10", {"penalty_scale": 10.0}),
+        Variant("trpo_lag", "trpo_lag-k100", {"penalty_scale": 100.0}),
+    )),
+    "departures": Experiment((POINT,), (
+        SCPO,
+        Variant("scpo", "scpo-paper", PAPER_SCPO),
+        Variant("scpo", "scpo-eta-1", {"recovery_fraction": 1.0}),
+        Variant("scpo", "scpo-unreliable", {"reliable": False}),
+        Variant("scpo", "scpo-lam-0.95", {"cost_lam": 0.95}),
+        Variant("scpo", "scpo-tolerance-0", {"tolerance": 0.0}),
+    )),
+}  # fmt: skip
+"""What each question trains. Figure 1 needs no training: any policy will do."""
+
+_NO_SUITES = dataclasses.replace(GridOptions(), suites=())
+_HERE = LaunchOptions()
+
+
+@dataclass(frozen=True)
+class Ablations:
+    """Train what the paper's questions need, and draw their figures.
+
+    Runs that several questions share are trained once, and those that `bench paper` made in the
+    same --out are taken as they are. Otherwise like `bench paper`: stop it and start it as you
+    like. --suites replaces the suites of the paper's figures.
+    """
+
+    questions: Annotated[tuple[str, ...], tyro.conf.arg(metavar="QUESTION ...")] = tuple(
+        EXPERIMENTS
+    )
+    """Which: q2 q3 q4 q5, app (larger penalties of TRPO-Lagrangian), departures (SCPO's from the
+    paper), fig1."""
+    figures: Path | None = None
+    """Where the figures and their numbers go; by default OUT/questions, where `statewise report`
+    finds them."""
+    figures_only: bool = False
+    """Train nothing: draw what the runs in --out allow."""
+    grid: Annotated[GridOptions, tyro.conf.OmitArgPrefixes] = _NO_SUITES
+    launch: Annotated[LaunchOptions, tyro.conf.OmitArgPrefixes] = _HERE
+
+    def run(self) -> None:
+        questions = check_questions(split(self.questions))
+        grid, status = self._grid(questions), 0
+        if grid.specs and not self.figures_only:
+            status = run_grid(grid, self.launch, self.grid.dry_run)
+        if status != STOPPED_STATUS and not self.grid.dry_run:
+            folder = self.figures or self.grid.out / "questions"
+            for line in draw_figures(self.grid.out, folder, questions):
+                print(line)
+        if status:
+            raise SystemExit(status)
+
+    def _grid(self, questions: Sequence[str]) -> Grid:
+        algos = {v.algo for q in questions for v in EXPERIMENTS[q].variants}
+        train, own = self.grid.settings([get_algorithm(name).settings_class for name in algos])
+        suites, seeds = split(self.grid.suites), parse_seeds(self.grid.seeds)
+        return ablation_grid(questions, seeds, str(self.grid.out), suites, train, own)
+
+
+def check_questions(names: Sequence[str]) -> list[str]:
+    """The names, each once; an unknown one raises ValueError."""
+    for name in names:
+        if name not in EXPERIMENTS:
+            close = difflib.get_close_matches(name, EXPERIMENTS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            known = ", ".join(EXPERIMENTS)
+            raise ValueError(f"there is no question {name!r}: give some of {known}.{hint}")
+    return list(dict.fromkeys(names))
+
+
+def ablation_grid(
+    questions: Sequence[str],
+    seeds: Sequence[int] = (0, 1),
+    out: str = "runs",
+    suites: Sequence[str] = (),
+    train: Mapping[str, Any] | None = None,
+    algorithm: Mapping[str, Any] | None = None,
+) -> Grid:
+    """The runs of some questions, each once; one seed of all of them before the next.
+
+    suites: instead of those of the paper. train, algorithm: settings that differ from the defaults;
+    a setting of some algorithms only is set for those, and a variant's own comes first.
+    """
+    specs: dict[tuple[int, str, str], RunSpec] = {}
+    for seed in seeds:
+        for question in questions:
+            experiment = EXPERIMENTS[question]
+            for suite in suites or experiment.suites:
+                for variant in experiment.variants:
+                    known = {f.name for f in dataclasses.fields(
+                        get_algorithm(variant.algo).settings_class)}  # fmt: skip
+                    own = {k: v for k, v in (algorithm or {}).items() if k in known}
+                    spec = RunSpec(suite, variant.algo, seed, dict(train or {}),
+                                   own | dict(variant.settings), variant.label)  # fmt: skip
+                    specs.setdefault((seed, suite, spec.name), spec)
+    return Grid(tuple(specs.values()), out)
+
+
+# Figures -----------------------------------------------------------------------------------------
+
+
+def draw_figures(out: Path, folder: Path, questions: Sequence[str]) -> list[str]:
+    """Draw what the runs in `out` answer into `folder`; a line about each figure, drawn or not.
+
+    Beside each picture lie its numbers, from which it is drawn again where the runs are not.
+    """
+    from statewise.report import questions as report  # draws: not needed before
+
+    runs = list(read_runs([out]).runs) if any(out.rglob("metrics.jsonl")) else []
+    dumps = report.read_dumps([out, folder])
+    dumps |= record_episodes(runs, questions, dumps)
+    found = {a.question.key: a for a in report.answers(group_runs(runs), dumps)}
+    lines = []
+    for question in report.QUESTIONS:
+        if question.name not in questions:
+            continue
+        answer = found.get(question.key)
+        if answer is None:
+            lines.append(f"{question.key}: not drawn, it needs {question.needs} in {out}")
+            continue
+        report.write_answers([answer], folder)
+        lines.append(f"{question.key}: {answer.save(folder)}\n    {answer.caption}")
+    return lines
+
+
+def record_episodes(
+    runs: Sequence[Rundict[str, Any]], questions: Sequence[str], dumps: Mapping[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The answers that need a policy at work: the targets of q3, and Figure 1.
+
+    Where no policy is on disk a recording among `dumps` stays as it is.
+    """
+    recorded: dict[str, dict[str, Any]] = {}
+    scpo = _with_policy(runs, "scpo", DRONE)
+    if "q3" in questions and scpo is not None:
+        found = rollouts.record(scpo.path, scpo.suite, TARGET_EPISODES)
+        recorded["q3_targets"] = rollouts.targets(found)
+    # The unconstrained policy meets hazards, which is what the figure is about.
+    trpo = _with_policy(runs, "trpo", POINT)
+    if "fig1" in questions and (trpo is not None or "figure1" not in dumps):
+        found = rollouts.record(trpo.path if trpo else None, POINT, FIGURE_EPISODES)
+        recorded["figure1"] = rollouts.episode(found)
+    return recorded
+
+
+def _with_policy(runs: Sequence[Rundict[str, Any]], label: str, suite: str) -> RunData | None:
+    """A run with a checkpoint: in the suite if there is one, of the lowest seed."""
+    able = [r for r in runs if r.label == label and checkpoint.latest(r.path / "checkpoints")]
+    return min(able, key=lambda r: (r.suite != suite, r.suite, r.seed), default=None)

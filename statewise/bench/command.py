@@ -1,0 +1,240 @@
+"""`statewise bench`: what its subcommands ask for, and how a grid is run and reported."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import time
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.bench import launch
+from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
+from statewise.bench.grid import LOG_FILE, Grid, Run, State, paper_grid, parse_seeds
+from statewise.bench.launch import LaunchOptions, Report
+from statewise.bench.table import GridView, summary
+from statewise.envs.suites import PAPER_SUITES
+from statewise.training.loop import TrainSettings
+
+_OPTIONS = {
+    "suite": "suites", "algo": "algos", "seed": "seeds", "steps": "steps", "num_envs": "num-envs",
+    "device": "device", "out": "out", "threads": "threads", "label": "out",
+}  # fmt: skip
+"""Settings of a run that the command has options for."""
+_PLAN: dict[State, str] = {
+    "finished": "finished", "interrupted": "to resume", "new": "to start",
+    "failed": "to try again", "busy": "elsewhere", "conflict": "other settings",
+}  # fmt: skip
+"""What a run's state means for the plan."""
+_MOST_NOTES = 8
+"""Runs whose troubles are told in full."""
+STOPPED_STATUS = 130
+"""Exit status after Ctrl-C, as is usual."""
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    """Which runs, shared by all benchmarks."""
+
+    suites: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SUITE ...")] = PAPER_SUITES
+    """Suites, such as Point-Hazard-8 Ant-Hazard-8."""
+    seeds: str = "0..1"
+    """Seeds: 0..2 are 0, 1 and 2; 0,1,5 are these; 3 is that one. The paper has two."""
+    steps: int = 0
+    """Environment steps of each run; 0: the paper's 6 million (30 million for Ant, Walker,
+    Humanoid)."""
+    num_envs: int = 0
+    """Worlds of each run; 0: as many as `statewise train` takes."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where each run trains."""
+    out: Path = Path("runs")
+    """Runs go to OUT/SUITE/ALGO/seed-SEED; what is finished there is not trained again."""
+    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
+    """Any other setting of `statewise train`, as KEY=VALUE; one that only some algorithms have is
+    set for those."""
+    dry_run: bool = False
+    """Print what would be trained, and how long it may take, and stop."""
+
+    def settings(self, algorithms: Sequence[type]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the runs share: settings of the training, and of these algorithms' own."""
+        train, own = parse_settings(self.set, algorithms)
+        common = {"steps": self.steps, "num_envs": self.num_envs, "device": self.device}
+        return common | train, own
+
+
+_ALL, _HERE = GridOptions(), LaunchOptions()
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Train every algorithm on every suite with every seed, many runs at a time.
+
+    Finished runs are skipped, interrupted ones go on where they were, failed ones are tried again:
+    stop it (Ctrl-C) and start it as you like. Runs that fail are reported at the end.
+    """
+
+    algos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ALGO ...")] = tuple(ALGORITHMS)
+    """Algorithms, such as scpo cpo."""
+    grid: Annotated[GridOptions, tyro.conf.OmitArgPrefixes] = _ALL
+    launch: Annotated[LaunchOptions, tyro.conf.OmitArgPrefixes] = _HERE
+
+    def run(self) -> None:
+        algos = split(self.algos)
+        train, own = self.grid.settings([get_algorithm(name).settings_class for name in algos])
+        suites, seeds = split(self.grid.suites), parse_seeds(self.grid.seeds)
+        grid = paper_grid(suites, algos, seeds, str(self.grid.out), train, own)
+        status = run_grid(grid, self.launch, self.grid.dry_run)
+        if status:
+            raise SystemExit(status)
+
+
+def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
+    """Train what is left of a grid, showing it; the exit status.
+
+    0: all runs are finished. 1: some failed, or could not be touched. 130: stopped by Ctrl-C.
+    """
+    console = Console(file=sys.stdout)  # the true one, also while Ray's own prints go to a file
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=140)
+    options.check()
+    runs = grid.open()
+    if dry_run:
+        _print_plan(console, runs, options)
+        return 0
+    started = time.monotonic()
+    console.print(_opening(runs, grid.out, options), highlight=False)
+    with GridView(console) as view:
+        runs = launcher(options)(grid, options, view)
+    return _print_end(console, runs, time.monotonic() - started)
+
+
+def launcher(options: LaunchOptions) -> Callable[[Grid, LaunchOptions, Report], list[Run]]:
+    """The function that trains a grid as the options say."""
+    if options.launcher == "local":
+        return launch.launch
+    from statewise.bench import ray_launcher  # needs an extra
+
+    return ray_launcher.launch
+
+
+def split(names: Sequence[str]) -> list[str]:
+    """Names given one by one or with commas between."""
+    return [name for given in names for name in given.split(",") if name]
+
+
+def parse_settings(
+    items: Sequence[str], algorithms: Sequence[type]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """KEY=VALUE items as settings of the training and of the algorithms."""
+    train: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for item in items:
+        key, equals, text = item.partition("=")
+        key = key.replace("-", "_")
+        if not equals or key in _OPTIONS:
+            option = f"--{_OPTIONS[key]}" if key in _OPTIONS else "--set KEY=VALUE"
+            raise ValueError(f"--set {item} does not work: use {option}")
+        kinds = (TrainSettings, *algorithms)
+        owner = next((k for k in kinds if key in typing.get_type_hints(k)), None)
+        if owner is None:
+            known = {name for k in kinds for name in typing.get_type_hints(k)}
+            close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+            hint = f". Did you mean {' or '.join(close)}?" if close else ""
+            raise ValueError(f"--set {item}: nothing here has a setting {key!r}{hint}")
+        (train if owner is TrainSettings else own)[key] = _value(item, owner, key, text)
+    return train, own
+
+
+def _value(item: str, owner: type, key: str, text: str) -> Any:
+    """Text as the type of a setting."""
+    hint = typing.get_type_hints(owner)[key]
+    try:
+        if typing.get_origin(hint) is tuple:
+            kind = typing.get_args(hint)[0]
+            return tuple(kind(part) for part in text.split(","))
+        if hint is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return hint(text) if hint in (int, float) else text
+    except (ValueError, KeyError):
+        expected = "true or false" if hint is bool else getattr(hint, "__name__", str(hint))
+        raise ValueError(f"--set {item}: {text!r} is not a value for {key} ({expected})") from None
+
+
+# What is printed ---------------------------------------------------------------------------------
+
+
+def _opening(runs: Sequence[Run], out: str, options: LaunchOptions) -> str:
+    """What is about to happen, in a sentence."""
+    where = f"Ray, {options.cpus_per_run} CPU each"
+    if options.launcher == "local":
+        where = f"{launch.job_count(runs, options)} at a time, {options.threads or 1} thread each"
+    return f"{_counts(runs)}, in {out} ({where})"
+
+
+def _counts(runs: Sequence[Run]) -> str:
+    states = [run.state for run in runs]
+    parts = [f"{states.count(s)} {word}" for s, word in _PLAN.items() if s in states]
+    return f"{len(runs)} runs: {', '.join(parts)}"
+
+
+def _print_plan(console: Console, runs: Sequence[Run], options: LaunchOptions) -> None:
+    """What is finished and what is left of each suite, and about how long it takes."""
+    jobs = launch.job_count(runs, options)
+    table = Table()
+    table.add_column("suite", no_wrap=True)
+    shown = [state for state in _PLAN if any(run.state == state for run in runs)]
+    for name in ("runs", *(_PLAN[state] for state in shown), "training time"):
+        table.add_column(name, justify="right")
+    for suite in dict.fromkeys(run.spec.suite for run in runs):
+        some = [run for run in runs if run.spec.suite == suite]
+        states = [run.state for run in some]
+        left = sum(seconds_left(run, runs) for run in some)
+        table.add_row(suite, str(len(some)), *(str(states.count(s) or "") for s in shown),
+                      as_text(left) if left else "")  # fmt: skip
+    console.print(table)
+    console.print(_counts(runs), highlight=False)
+    left = grid_seconds_left(runs, jobs)
+    if left and options.launcher == "local":
+        guess = "" if any(run.metrics for run in runs) else ", a guess until some runs have begun"
+        console.print(f"about {as_text(left)} with {jobs} at a time{guess}", highlight=False)
+    _print_notes(console, runs)
+
+
+def _print_end(console: Console, runs: Sequence[Run], seconds: float) -> int:
+    """Say how it went and what to do next; the exit status."""
+    states = {run.state for run in runs}
+    # In a terminal the last table stays, with the summary below it.
+    text = "" if console.is_terminal else f"{summary(runs)}; "
+    console.print(f"{text}took {as_text(seconds)}", highlight=False)
+    _print_notes(console, runs)
+    if states == {"finished"}:
+        return 0
+    if states & {"interrupted", "new", "failed"}:
+        again = "the same command goes on where it stopped, tries failed runs again"
+        console.print(f"{again}, and skips what is finished", highlight=False)
+    return STOPPED_STATUS if states & {"interrupted", "new"} else 1
+
+
+def _print_notes(console: Console, runs: Sequence[Run]) -> None:
+    """What is wrong with which run."""
+    noted = [run for run in runs if run.note]
+    for run in noted[:_MOST_NOTES]:
+        first, *rest = run.note.splitlines()
+        word = run.state if run.state == "failed" else _PLAN[run.state]
+        console.print(f"[bold red]{word}[/bold red] [bold]{run}[/bold]: {escape(first)}",
+                      highlight=False, soft_wrap=True)  # fmt: skip
+        if run.state == "failed":
+            rest.append(f"(all of it: {run.folder / LOG_FILE})")
+        for text in rest:
+            console.print(f"    {text}", highlight=False, soft_wrap=True, markup=False)
+    if len(noted) > _MOST_NOTES:
+        console.print(f"and {len(noted) - _MOST_NOTES} more like these", highlight=False)

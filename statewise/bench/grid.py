@@ -1,0 +1,259 @@
+"""Which runs a benchmark is made of, and how far each is: read from its run folder alone."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.algos.base import Settings
+from statewise.envs.suites import PAPER_SUITES, parse_suite
+from statewise.training import checkpoint
+from statewise.training.lock import is_locked
+from statewise.training.loop import TrainSettings
+
+State = Literal[
+    "new",  # nothing on disk yet
+    "interrupted",  # begun, not finished: goes on from its newest checkpoint
+    "failed",  # its last worker ended with an error: tried again by the next start
+    "running",  # a worker of ours trains it
+    "busy",  # some other process trains it
+    "conflict",  # its folder holds a run with other settings: never touched
+    "finished",
+]
+FAILED_FILE = "failed.txt"
+"""Why the last worker of a run failed; a new worker removes it."""
+LOG_FILE = "log.txt"
+"""What the workers of a run printed."""
+
+_NO_MATTER = {"out", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb"}
+"""Settings that do not belong to the experiment: runs that differ in them only are the same."""
+_TAIL = 65536
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run of a grid: what to train, and what differs from the defaults."""
+
+    suite: str
+    algo: str
+    seed: int = 0
+    train: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of TrainSettings, such as steps and num_envs."""
+    algorithm: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the algorithm's own settings, such as cost_limit."""
+    label: str = ""
+    """Name of the variant, and of its folder; empty: the algorithm's name."""
+
+    @property
+    def name(self) -> str:
+        return self.label or get_algorithm(self.algo).name
+
+    def resolve(self, out: str) -> tuple[TrainSettings, Settings]:
+        """The settings it trains with, all defaults filled in; wrong ones raise ValueError."""
+        kind = get_algorithm(self.algo)
+        if not self.suite.startswith("gym:"):
+            parse_suite(self.suite)
+        _check_names(self.train, TrainSettings, "train")
+        _check_names(self.algorithm, kind.settings_class, kind.name)
+        if not re.fullmatch(r"[\w.-]*", self.label) or self.label.startswith("."):
+            raise ValueError(
+                f"the label {self.label!r} names a folder: use letters, digits, dots and dashes"
+            )
+        train: dict[str, Any] = {"suite": self.suite, "algo": self.algo, "seed": self.seed}
+        train |= {**self.train, "label": self.label, "out": out}
+        return TrainSettings(**train).resolved(), kind.settings_class(**self.algorithm)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Runs that belong together, under one folder."""
+
+    specs: tuple[RunSpec, ...]
+    out: str = "runs"
+    """Runs go to OUT/SUITE/LABEL/seed-SEED."""
+
+    def open(self) -> list[Run]:
+        """Every run with its settings and the state its folder shows."""
+        if not self.specs:
+            raise ValueError("the grid has no runs: name at least one suite, algorithm and seed")
+        runs = [Run(spec, *spec.resolve(self.out)) for spec in self.specs]
+        folders: dict[Path, RunSpec] = {}
+        for run in runs:
+            if run.folder in folders:
+                raise ValueError(
+                    f"two runs of the grid share the folder {run.folder}: give each variant a "
+                    f"label of its own"
+                )
+            folders[run.folder] = run.spec
+            run.look()
+        return runs
+
+
+@dataclass
+class Run:
+    """A run of a grid as it stands."""
+
+    spec: RunSpec
+    train: TrainSettings
+    algorithm: Settings
+    state: State = "new"
+    note: str = ""
+    """What is wrong with it, if something is."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """Of its newest epoch; empty before the first."""
+
+    def __str__(self) -> str:
+        return f"{self.spec.suite} {self.spec.name} seed {self.spec.seed}"
+
+    @property
+    def folder(self) -> Path:
+        return self.train.folder
+
+    @property
+    def epoch(self) -> int:
+        return int(self.metrics.get("epoch", 0))
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, self.epoch / self.train.epochs)
+
+    def look(self) -> None:
+        """Read state, note and metrics from the run folder."""
+        self.note, self.metrics = "", {}
+        config, failed = self.folder / "config.json", self.folder / FAILED_FILE
+        try:
+            if config.exists():
+                there = json.loads(config.read_text())
+                self.note = _difference(self.train, self.algorithm, there)
+                self.metrics = last_metrics(self.folder)
+        except ValueError as error:
+            self.note = f"{self.folder} is damaged ({error}): move it away to train the run anew"
+        if self.note:
+            self.state = "conflict"
+            return
+        if self.complete:
+            self.state = "finished"
+        elif is_locked(self.folder):
+            self.state, self.note = "busy", "another process trains it right now"
+        elif failed.exists():
+            self.state, self.note = "failed", failed.read_text().strip()
+        else:
+            self.state = "interrupted" if config.exists() else "new"
+
+    def refresh(self) -> None:
+        """Read the newest metrics only."""
+        with contextlib.suppress(ValueError):  # damage is shown by the next `look`
+            self.metrics = last_metrics(self.folder) or self.metrics
+
+    @property
+    def complete(self) -> bool:
+        """All epochs are written, and the last one is saved (or all checkpoints were removed)."""
+        if self.epoch < self.train.epochs:
+            return False
+        newest = [p.stem for p in checkpoint.latest(self.folder / "checkpoints")[:1]]
+        return newest in ([], [f"epoch-{self.epoch:05d}"])
+
+
+def paper_grid(
+    suites: Sequence[str] = PAPER_SUITES,
+    algos: Sequence[str] = tuple(ALGORITHMS),
+    seeds: Sequence[int] = (0, 1),
+    out: str = "runs",
+    train: Mapping[str, Any] | None = None,
+    algorithm: Mapping[str, Any] | None = None,
+) -> Grid:
+    """Every algorithm on every suite with every seed; one seed of all of them before the next.
+
+    train, algorithm: settings that differ from the defaults. A setting of some algorithms only is
+    set for those.
+    """
+    chosen = dict(algorithm or {})
+    kinds = [get_algorithm(name) for name in dict.fromkeys(algos)]
+    own = {kind.name: _field_names(kind.settings_class) for kind in kinds}
+    _check_known(chosen, set().union(*own.values()), "the algorithms of this grid")
+    return Grid(
+        tuple(
+            RunSpec(
+                suite, kind.name, seed, dict(train or {}),
+                {name: value for name, value in chosen.items() if name in own[kind.name]},
+            )
+            for seed in dict.fromkeys(seeds)
+            for suite in dict.fromkeys(suites)
+            for kind in kinds
+        ),
+        out,
+    )  # fmt: skip
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from `0..2` (0, 1 and 2), `0,1,5` or `3` (that one alone)."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.strip().partition("..")
+        if not first.isdecimal() or (dots and not last.isdecimal()):
+            raise ValueError(f"--seeds is {text!r}: give 0..2, a list such as 0,1,5, or one seed")
+        if dots and int(last) < int(first):
+            raise ValueError(f"--seeds {part.strip()} is empty: write the lower seed first")
+        seeds += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(seeds))
+
+
+def last_metrics(folder: Path) -> dict[str, Any]:
+    """The newest whole line of a run's metrics; empty if there is none."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return {}
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        lines = file.read().split(b"\n")[:-1]  # after the last newline: nothing, or half a line
+    metrics: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    return metrics
+
+
+def _difference(train: TrainSettings, algorithm: Settings, config: Mapping[str, Any]) -> str:
+    """In which settings a run on disk differs from the one that is asked for; empty if in none."""
+    found = []
+    for ours, theirs in (
+        (train, config.get("train", {})),
+        (algorithm, config.get("algorithm", {})),
+    ):
+        # A setting newer than the run had its default then.
+        defaults = {f.name: f.default for f in dataclasses.fields(ours)}
+        wanted = json.loads(json.dumps(dataclasses.asdict(ours)))
+        for name in sorted((wanted.keys() | theirs.keys()) - _NO_MATTER):
+            there, here = theirs.get(name, defaults.get(name)), wanted.get(name)
+            if json.loads(json.dumps(there)) != here:
+                found.append(f"{name} is {there!r} there, {here!r} here")
+    if not found:
+        return ""
+    return (
+        f"{train.folder} holds a run with other settings ({'; '.join(found)}), which is left as it "
+        f"is: choose another --out, or move that folder away"
+    )
+
+
+def _field_names(settings: type) -> set[str]:
+    return {f.name for f in dataclasses.fields(settings)}
+
+
+def _check_names(given: Mapping[str, Any], settings: type, owner: str) -> None:
+    _check_known(given, _field_names(settings), owner)
+
+
+def _check_known(given: Iterable[str], known: set[str], owner: str) -> None:
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            raise ValueError(f"{owner} has no setting {name!r}.{hint}")

@@ -1,0 +1,203 @@
+"""Train the runs of a grid side by side on this machine, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from statewise.bench.grid import FAILED_FILE, Grid, Run
+from statewise.bench.worker import BUSY, FINISHED, STOPPED, describe_job, last_lines, start_worker
+from statewise.training.checkpoint import write_atomically
+
+Report = Callable[[Sequence[Run], str], None]
+"""Is shown all runs, and a notice to the user or an empty one, about twice a second."""
+
+POLL_SECONDS = 0.1
+REPORT_SECONDS = 0.5
+RUNS_PER_GPU = 3
+"""Three processes on one GPU had about 1.4 times the throughput of one; others were not tried."""
+STOPPING = "stopping: every run saves at the end of its epoch; Ctrl-C again stops at once"
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """Where and how many at a time."""
+
+    launcher: Literal["local", "ray"] = "local"
+    """Train on this machine, or on a Ray cluster."""
+    jobs: int = 0
+    """Runs at the same time on this machine; 0: one for each core (with --threads 2, for each two),
+    or three for each GPU."""
+    threads: int = 0
+    """CPU threads of a run; 0: one here, --cpus-per-run on Ray. A run that is continued keeps the
+    number it began with, so that it stays exact."""
+    address: str = ""
+    """Ray cluster, such as 10.0.0.1:6379; empty: the one this machine belongs to."""
+    cpus_per_run: int = 1
+    """CPUs that a run takes on Ray."""
+    gpus_per_run: float | None = None
+    """GPUs that a run takes on Ray, such as 0.5 for two runs on each; by default 1 with --device
+    cuda, otherwise 0."""
+    retries: int = 10
+    """How often Ray starts a run again whose node was lost."""
+
+    def check(self) -> None:
+        """Raise ValueError for what cannot be."""
+        for name, least in (("jobs", 0), ("threads", 0), ("cpus_per_run", 1), ("retries", 0)):
+            value = getattr(self, name)
+            if value < least:
+                flag = name.replace("_", "-")
+                raise ValueError(f"--{flag} is {value}: give {least} or more")
+        if self.gpus_per_run is not None and self.gpus_per_run < 0:
+            raise ValueError(f"--gpus-per-run is {self.gpus_per_run}: give 0 or more")
+        if self.address and self.launcher != "ray":
+            raise ValueError(f"--address {self.address} needs --launcher ray")
+
+
+def launch(grid: Grid, options: LaunchOptions, report: Report) -> list[Run]:
+    """Train all runs that are not finished; every run with the state it ended in.
+
+    Runs that Ctrl-C (or SIGTERM) stopped are left `interrupted`, those never begun `new`.
+    """
+    runs = grid.open()
+    pool = _Pool(job_count(runs, options), options.threads or 1)
+    waiting, told, reported = unfinished(runs), 0, 0.0
+    with count_interrupts() as interrupts, pool:
+        while pool.workers or (waiting and not told):
+            if not told:
+                pool.fill(waiting)
+            pool.reap()
+            if interrupts() > told:
+                told += 1
+                pool.stop(at_once=told > 1)
+            if time.monotonic() - reported > REPORT_SECONDS:
+                reported = time.monotonic()
+                for run, _ in pool.workers.values():
+                    run.refresh()
+                report(runs, STOPPING if told else "")
+            time.sleep(POLL_SECONDS)
+    report(runs, "")
+    return runs
+
+
+class _Pool:
+    """The workers on this machine, one in each slot."""
+
+    def __init__(self, jobs: int, threads: int) -> None:
+        self.jobs, self.threads = jobs, threads
+        self.workers: dict[int, tuple[Run, subprocess.Popen[bytes]]] = {}
+        self._killed = False
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop(at_once=True)  # none is left unless something went wrong
+
+    def fill(self, waiting: list[Run]) -> None:
+        """Start runs in the free slots."""
+        for slot in set(range(self.jobs)) - self.workers.keys():
+            run = _next(waiting)
+            if run is not None:
+                job = describe_job(run, self.threads)
+                self.workers[slot] = (run, start_worker(job, run.folder, _gpu(run, slot)))
+
+    def reap(self) -> None:
+        """Settle the runs whose workers have ended."""
+        for slot, (run, process) in list(self.workers.items()):
+            status = process.poll()
+            if status is not None:
+                del self.workers[slot]
+                settle(run, STOPPED if self._killed else status)
+
+    def stop(self, at_once: bool) -> None:
+        """Let the workers save and stop, or kill them."""
+        self._killed = at_once
+        for _, process in self.workers.values():
+            process.send_signal(signal.SIGKILL if at_once else signal.SIGINT)
+
+
+def unfinished(runs: Sequence[Run]) -> list[Run]:
+    """The runs to train, those begun already first."""
+    order = ("interrupted", "new", "failed")
+    wanted = [run for run in runs if run.state in order]
+    return sorted(wanted, key=lambda run: order.index(run.state))
+
+
+def job_count(runs: Sequence[Run], options: LaunchOptions) -> int:
+    """How many runs to train at the same time on this machine.
+
+    One thread for each run: runs never wait for each other, while the threads of one run wait for
+    its slowest at every physics step and every product of matrices (docs/bench.md).
+    """
+    if options.jobs:
+        return options.jobs
+    if any(run.train.device.startswith("cuda") for run in runs):
+        return RUNS_PER_GPU * max(1, torch.cuda.device_count())
+    return max(1, len(os.sched_getaffinity(0)) // (options.threads or 1))
+
+
+def settle(run: Run, status: int) -> None:
+    """Set the state of a run whose worker has ended, and write down a failure in its folder."""
+    run.refresh()
+    if status == FINISHED or run.complete:  # a crash after the last epoch loses nothing
+        run.state = "finished"
+    elif status == STOPPED:
+        run.state = "interrupted" if (run.folder / "config.json").exists() else "new"
+    elif status == BUSY:
+        run.state, run.note = "busy", last_lines(run.folder, 1)
+    else:
+        by = f"signal {-status}" if status < 0 else f"exit status {status}"
+        run.state, run.note = "failed", f"its process ended with {by}\n{last_lines(run.folder)}"
+        with contextlib.suppress(OSError):  # a full disk, say, must not end the other runs
+            write_atomically(run.folder / FAILED_FILE, (run.note.rstrip() + "\n").encode())
+
+
+@contextmanager
+def count_interrupts() -> Iterator[Callable[[], int]]:
+    """How often Ctrl-C was pressed or SIGTERM came, instead of their usual effect."""
+    count = 0
+
+    def handler(signum: int, frame: object) -> None:
+        nonlocal count
+        count += 1
+
+    try:
+        before = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread: nobody presses Ctrl-C there
+        yield lambda: 0
+        return
+    try:
+        yield lambda: count
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+def _next(waiting: list[Run]) -> Run | None:
+    """Take the next run that still needs training: another grid may have trained it meanwhile."""
+    while waiting:
+        run = waiting.pop(0)
+        run.look()
+        if run.state in ("interrupted", "new", "failed"):
+            run.state, run.note = "running", ""
+            return run
+    return None
+
+
+def _gpu(run: Run, slot: int) -> dict[str, str]:
+    """Environment of a worker: the GPUs of a machine with several are taken in turn."""
+    count = torch.cuda.device_count() if run.train.device.startswith("cuda") else 0
+    if count < 2:
+        return {}
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+    return {"CUDA_VISIBLE_DEVICES": listed.split(",")[slot % count]}

@@ -1,0 +1,170 @@
+"""Episodes of a policy, step by step: the cost targets of question 3, and the paper's Figure 1."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from statewise.bench.grid import last_metrics
+from statewise.core.mmdp import increments, running_maximum
+from statewise.core.returns import returns_to_go
+from statewise.envs.vec_env import make_env
+from statewise.sim.cpu import one_torch_thread
+from statewise.training.collect import Env
+from statewise.training.loop import build_env
+from statewise.training.policy import load_policy
+from statewise.types import Step
+
+COST_GAMMA = 0.99
+"""Discount of the costs, as the methods that bound their sum have it."""
+_FRESH = 1 << 41
+"""Seeds start here, so that no layout of a training or an evaluation is replayed."""
+_HOLD = 0.1
+"""Seconds for which the random policy holds an action: noise at every step goes nowhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """One episode in each world."""
+
+    suite: str
+    policy: str
+    """What acted, in words"""
+    constraint: str
+    cost: Tensor
+    """[T, B, 1] of the first constraint, float64; 0 after the end of the episode"""
+    ended: Tensor
+    """[T, B] true at the last step of each episode"""
+
+    @property
+    def lengths(self) -> list[int]:
+        """[B] steps of each episode"""
+        return [int(n) + 1 for n in self.ended.int().argmax(0)]
+
+
+def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Recorded:
+    """Fresh episodes of a run's policy, or of a random one in `suite` if no run is given.
+
+    Actions are drawn from the policy, as in training. Runs on the CPU; the same seed, the same
+    episodes.
+    """
+    if run is None:
+        env: Env = make_env(suite, episodes, seed)
+        return _record(env, _random_policy(env, seed), "a random policy", seed)
+    policy = load_policy(run)
+    settings = dataclasses.replace(policy.settings, num_envs=episodes, seed=seed, device="cpu")
+    env = build_env(settings)
+    policy.check(env.spec)
+    generator = torch.Generator().manual_seed(seed)
+    steps = last_metrics(run).get("steps", 0)
+    words = f"{run.parent.name}, seed {policy.settings.seed}, after {steps:,} steps"
+    return _record(env, lambda step: policy.algo.act(step, generator).executed, words, seed)
+
+
+def targets(recorded: Recorded, count: int = 5, seed: int = 0) -> dict[str, Any]:
+    """What V_C and V_D are fitted to along some episodes, for `draw_targets`.
+
+    V_C: discounted cost to go. V_D: increments to go, undiscounted. Nothing is added past an
+    episode's end. The episodes are drawn among those with a cost, since the others are flat lines;
+    the shares of zeros are over the steps of all.
+    """
+    v_c, v_d = _to_go(recorded)
+    lengths = recorded.lengths
+    rows = torch.arange(len(v_c)).unsqueeze(1) < torch.tensor(lengths)
+    costly = (recorded.cost[..., 0].sum(0) > 0).nonzero()[:, 0]
+    order = torch.randperm(len(costly), generator=torch.Generator().manual_seed(seed))
+    chosen = sorted(costly[order[:count]].tolist())
+    return {
+        "suite": recorded.suite,
+        "policy": recorded.policy,
+        "constraint": recorded.constraint,
+        "gamma": COST_GAMMA,
+        "episodes": len(lengths),
+        "costly": len(costly),
+        "steps": int(rows.sum()),
+        "zeros": {"V_C": float((v_c[rows] == 0).double().mean()),
+                  "V_D": float((v_d[rows] == 0).double().mean())},
+        "targets": [{"V_C": _short(v_c[: lengths[i], i]), "V_D": _short(v_d[: lengths[i], i])}
+                    for i in chosen],
+    }  # fmt: skip
+
+
+def episode(recorded: Recorded) -> dict[str, Any]:
+    """C, M and D along one episode, for `draw_episode`: the one whose M rises most often.
+
+    Rises one step after another count as one. M is the largest cost up to and including a step,
+    D by how much that step raised it, so that D sums to the last M.
+    """
+    cost = recorded.cost
+    before, after = running_maximum(cost, torch.zeros_like(recorded.ended))
+    d = increments(cost, before)[..., 0]
+    rising = d > 0
+    begins = rising & ~torch.cat([torch.zeros_like(rising[:1]), rising[:-1]])
+    # As often as possible; among equals the one with the largest cost.
+    score = begins.sum(0).double() + 0.5 * after[-1, :, 0] / after.max().clamp_min(1e-12)
+    best = int(score.argmax())
+    length = recorded.lengths[best]
+    return {
+        "suite": recorded.suite,
+        "policy": recorded.policy,
+        "constraint": recorded.constraint,
+        "episodes": len(recorded.lengths),
+        "rises": int(begins[:, best].sum()),
+        "C": _short(cost[:length, best, 0]),
+        "M": _short(after[:length, best, 0]),
+        "D": _short(d[:length, best]),
+    }
+
+
+def _record(env: Env, act: Callable[[Step], Tensor], policy: str, seed: int) -> Recorded:
+    """Step until the first episode of every world has ended."""
+    step = env.reset(seed=_FRESH + seed)
+    running = torch.ones(env.num_envs, dtype=torch.bool)
+    cost, ended = [], []
+    with one_torch_thread():
+        while bool(running.any()):
+            step = env.step(act(step))
+            cost.append(step.cost[:, :1].double() * running.unsqueeze(1))
+            ended.append(step.ended & running)
+            running = running & ~step.ended
+    return Recorded(
+        env.spec.name, policy, env.spec.cost_names[0], torch.stack(cost), torch.stack(ended)
+    )
+
+
+def _to_go(recorded: Recorded) -> tuple[Tensor, Tensor]:
+    """V_C and V_D targets, each [T, B]; rows after an episode's end are 0."""
+    cost, ended = recorded.cost, recorded.ended
+    never, nothing = torch.zeros_like(ended), torch.zeros_like(cost)
+    d = increments(cost, running_maximum(cost, never)[0])
+    v_c = returns_to_go(cost, nothing, ended, never, gamma=COST_GAMMA)
+    v_d = returns_to_go(d, nothing, ended, never, gamma=1.0)
+    return v_c[..., 0], v_d[..., 0]
+
+
+def _random_policy(env: Env, seed: int) -> Callable[[Step], Tensor]:
+    """Uniform actions, each held for a while."""
+    hold = max(1, round(_HOLD / env.spec.control_dt))
+    generator = torch.Generator().manual_seed(seed)
+    shape = (env.num_envs, env.spec.action_size)
+    actions, calls = torch.zeros(shape), 0
+
+    def act(step: Step) -> Tensor:
+        nonlocal actions, calls
+        if calls % hold == 0:
+            actions = 2 * torch.rand(shape, generator=generator) - 1
+        calls += 1
+        return actions
+
+    return act
+
+
+def _short(values: Tensor) -> list[float]:
+    """Six digits are more than a figure shows."""
+    return [float(f"{value:.6g}") for value in values.tolist()]

@@ -1,0 +1,166 @@
+"""What a person sees of a grid: one live table in a terminal, a line for each ended run elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
+from statewise.bench.grid import Run, State
+
+_STYLES: dict[State, str] = {
+    "running": "cyan", "finished": "green", "failed": "red", "conflict": "red", "busy": "yellow",
+    "interrupted": "yellow", "new": "dim",
+}  # fmt: skip
+_WORDS: dict[State, str] = {"new": "waiting", "busy": "elsewhere", "conflict": "other settings"}
+_NUMBERS = {"return": 2, "episode_cost": 3, "max_cost": 4, "cost_rate": 5}
+_COLUMNS: dict[str, Literal["left", "right"]] = {
+    "suite": "left", "algorithm": "left", "seed": "right", "state": "left", "progress": "left",
+    "": "right", "return": "right", "episode cost": "right", "max cost": "right",
+    "cost rate": "right", "steps/s": "right", "time left": "right",
+}  # fmt: skip
+_DISPENSABLE = ("progress", "steps/s", "cost rate", "max cost", "episode cost")
+_ENDED = ("finished", "failed", "conflict", "busy")
+_OTHER_LINES = 6
+"""Lines of the terminal for the table's header, the summary and a notice, which may wrap."""
+
+
+class GridView:
+    """Shows all runs; use as a context around `launch` and give it as its `report`."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live = Live(console=console, auto_refresh=False)
+        self._shown: dict[int, State] = {}
+
+    def __enter__(self) -> GridView:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def __call__(self, runs: Sequence[Run], notice: str) -> None:
+        if self.console.is_terminal:
+            rows = max(3, self.console.height - _OTHER_LINES)
+            self._live.update(picture(runs, rows, self.console.width, notice), refresh=True)
+        else:
+            self._lines(runs)
+
+    def _lines(self, runs: Sequence[Run]) -> None:
+        """A line for each run that has ended since the last call."""
+        first = not self._shown
+        for run in runs:
+            changed = self._shown.get(id(run)) != run.state
+            self._shown[id(run)] = run.state
+            if changed and not first and run.state in _ENDED:
+                self.console.print(line(run), soft_wrap=True, highlight=False, markup=False)
+
+
+def picture(runs: Sequence[Run], rows: int, width: int = 130, notice: str = "") -> Group:
+    """The table of the runs most worth seeing, and a summary of all below it."""
+    below = Text(f"\n{summary(runs)}")
+    if notice:
+        below.append(f"\n{notice}", style="bold yellow")
+    return Group(run_table(window(runs, rows), runs, width), below)
+
+
+def window(runs: Sequence[Run], rows: int) -> list[Run]:
+    """At most so many runs, in the grid's order: running ones, failed ones, then their neighbours.
+
+    Of the others the last finished and the next waiting are closest to the running ones.
+    """
+    if len(runs) <= rows:
+        return list(runs)
+    running = [i for i, run in enumerate(runs) if run.state == "running"]
+    middle = sum(running) / len(running) if running else 0.0
+
+    def importance(i: int) -> tuple[int, float]:
+        first = ("running", "failed", "conflict", "busy")
+        state = runs[i].state
+        return (first.index(state) if state in first else len(first), abs(i - middle))
+
+    chosen = sorted(range(len(runs)), key=importance)[:rows]
+    return [runs[i] for i in sorted(chosen)]
+
+
+def run_table(shown: Sequence[Run], runs: Sequence[Run], width: int) -> Table:
+    """One row for each run shown; `runs` are all, whose speeds tell the time left.
+
+    In a narrow terminal the columns one can best do without are left out.
+    """
+    rows = [_cells(run, runs) for run in shown]
+    columns = list(_COLUMNS)
+    widths = {name: max([len(name), *(len(row[name]) for row in rows)]) for name in columns}
+    for name in _DISPENSABLE:
+        if sum(widths[c] + 2 for c in columns) > width:
+            columns.remove(name)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        table.add_column(name, justify=_COLUMNS[name], no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[name] for name in columns))
+    return table
+
+
+def _cells(run: Run, runs: Sequence[Run]) -> dict[str, Text]:
+    """A row by column."""
+    done, left = round(10 * run.progress), seconds_left(run, runs)
+    speed = f"{run.metrics['steps_per_second']:,.0f}" if run.metrics else ""
+    texts = [
+        run.spec.suite, run.spec.name, str(run.spec.seed), _word(run), "━" * done + "·" * (10 - done),
+        f"{run.progress:.0%}", *numbers(run), speed, as_text(left) if left else "",
+    ]  # fmt: skip
+    styles = {"state": _STYLES[run.state], "progress": _STYLES[run.state]}
+    return {
+        name: Text(text, style=styles.get(name, ""))
+        for name, text in zip(_COLUMNS, texts, strict=True)
+    }
+
+
+def summary(runs: Sequence[Run]) -> str:
+    """Counts by state, and the time until all is done."""
+    counts: dict[str, int] = {}
+    for run in sorted(runs, key=lambda r: list(_STYLES).index(r.state)):
+        counts[_word(run)] = counts.get(_word(run), 0) + 1
+    text = f"{len(runs)} runs: " + ", ".join(f"{n} {word}" for word, n in counts.items())
+    if "running" not in counts:
+        return text
+    return f"{text}; about {as_text(grid_seconds_left(runs, counts['running']))} left"
+
+
+def line(run: Run) -> str:
+    """A run in one plain line."""
+    if run.state != "finished":
+        return f"{_word(run)}: {run}: {(run.note.splitlines() or [''])[-1]}"
+    named = ", ".join(
+        f"{name.replace('_', ' ')} {value or '-'}"
+        for name, value in zip(_NUMBERS, numbers(run), strict=True)
+    )
+    return f"finished: {run}: {named}, {as_text(run.metrics.get('seconds', 0.0))}"
+
+
+def numbers(run: Run) -> list[str]:
+    """Return, episode cost, largest cost and cost rate as text; empty before the first epoch."""
+    found = []
+    for name, digits in _NUMBERS.items():
+        value = run.metrics.get(name)
+        found.append("" if value is None else f"{value:.{digits}f}")
+    return found
+
+
+def _word(run: Run) -> str:
+    return _WORDS.get(run.state, run.state)

@@ -1,0 +1,106 @@
+"""One run of a grid in a process of its own: `python -m statewise.bench.worker JOB`.
+
+A launcher starts it with `start_worker` and reads its exit status. It begins the run or goes on
+from the newest checkpoint, stops at the end of an epoch on SIGINT, and dies with its launcher.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from statewise.bench.grid import FAILED_FILE, LOG_FILE, Run
+from statewise.training import api
+from statewise.training.lock import RunLockedError, lock_run
+from statewise.training.loop import Training, read_config
+from statewise.version import __version__
+
+FINISHED = 0
+STOPPED = 3
+"""Saved after SIGINT, and not finished."""
+BUSY = 4
+"""Another process holds the run."""
+_LOCK_PATIENCE = 20.0
+"""Seconds to wait for the worker of a lost launcher or node to be gone."""
+
+
+def describe_job(run: Run, threads: int) -> str:
+    """What a worker is told: the run's settings as JSON."""
+    train = dataclasses.replace(run.train, threads=threads)
+    parts = {"train": dataclasses.asdict(train), "algorithm": dataclasses.asdict(run.algorithm)}
+    return json.dumps({"statewise": __version__} | parts)
+
+
+def start_worker(
+    job: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a worker; what it prints is appended to the log of its run folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / LOG_FILE, "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "statewise.bench.worker", job],
+            stdin=subprocess.PIPE,  # never written to: it closes when the launcher dies
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | dict(environment or {}),
+            start_new_session=True,  # Ctrl-C reaches the launcher only, which passes it on once
+        )
+
+
+def last_lines(folder: Path, count: int = 12) -> str:
+    """The end of a run's log."""
+    path = folder / LOG_FILE
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return "\n".join(lines[-count:])
+
+
+def main(job: str) -> int:
+    """Train the run of a job to its end; the exit status."""
+    threading.Thread(target=_die_with_launcher, daemon=True).start()
+    signal.signal(signal.SIGINT, _leave)  # until the training listens itself
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # Ray blocks it for its children
+    settings, algo_settings = read_config(json.loads(job))
+    folder = settings.folder
+    try:
+        with lock_run(folder, _LOCK_PATIENCE):
+            (folder / FAILED_FILE).unlink(missing_ok=True)
+            torch.set_num_threads(_threads(folder, settings.threads))
+            if (folder / "config.json").exists():
+                training = Training.resume(folder)
+            else:
+                training = Training.start(settings, algo_settings)
+            api.go(training, quiet=False)
+    except RunLockedError as error:
+        print(error, flush=True)
+        return BUSY
+    return FINISHED if training.finished else STOPPED
+
+
+def _threads(folder: Path, wanted: int) -> int:
+    """A run keeps the threads it began with: sums of floats depend on them."""
+    path = folder / "config.json"
+    began = json.loads(path.read_text())["train"]["threads"] if path.exists() else 0
+    return int(began or wanted)
+
+
+def _die_with_launcher() -> None:
+    """Wait for the end of the launcher, and leave at once: no orphan may write to the run."""
+    os.read(sys.stdin.fileno(), 1)  # nothing ever comes but the end
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _leave(signum: int, frame: object) -> None:
+    sys.exit(STOPPED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

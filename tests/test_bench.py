@@ -1,0 +1,350 @@
+"""Grids of runs: what is trained, skipped, resumed and refused, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import statewise
+from statewise.algos import ALGORITHMS
+from statewise.bench.command import parse_settings, run_grid
+from statewise.bench.estimate import as_text, grid_seconds_left
+from statewise.bench.grid import Grid, Run, RunSpec, paper_grid, parse_seeds
+from statewise.bench.launch import LaunchOptions, job_count, launch
+from statewise.bench.table import GridView, picture, window
+from statewise.cli import main
+from statewise.envs.suites import PAPER_SUITES
+from statewise.training.lock import RunLockedError, is_locked, lock_run
+from statewise.training.loop import Training
+from statewise.training.run_folder import RunFolder
+
+TRAIN: dict[str, Any] = {
+    "steps": 3200,
+    "steps_per_epoch": 160,
+    "num_envs": 4,
+    "checkpoint_every": 2,
+    "tensorboard": False,
+    "threads": 1,
+}
+OWN: dict[str, Any] = {"hidden": (8,), "critic_iterations": 3}
+SUITE = "Point-Hazard-1"
+EPOCHS = list(range(1, 21))
+CLOCK = ("seconds", "steps_per_second", "peak_memory_mib")
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """Epochs of a run, without what depends on the clock."""
+    lines = RunFolder.open(run).metrics()
+    return [{k: v for k, v in m.items() if not any(c in k for c in CLOCK)} for m in lines]
+
+
+def small_grid(out: Path, *algos: str, train: dict[str, Any] | None = None) -> Grid:
+    return paper_grid([SUITE], algos, [0], str(out), TRAIN | (train or {}), OWN)
+
+
+def states(grid: Grid) -> list[str]:
+    return [run.state for run in grid.open()]
+
+
+def quiet(runs: Sequence[Run], notice: str) -> None:
+    """A report that shows nothing."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs that were never stopped, made without a launcher."""
+    out = str(tmp_path_factory.mktemp("undisturbed"))
+    return {
+        algo: statewise.train(SUITE, algo, quiet=True, out=out, **TRAIN, **OWN)
+        for algo in ("scpo", "trpo")
+    }
+
+
+# Which runs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("0..2", (0, 1, 2)), ("0,1,5", (0, 1, 5)), ("3", (3,)), ("0..1,7", (0, 1, 7))],
+)
+def test_seeds_are_ranges_lists_or_one(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "2..0", "-1", "0..", "1.5", "0 1"])
+def test_other_seeds_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="--seeds"):
+        parse_seeds(text)
+
+
+def test_the_papers_grid_is_every_algorithm_on_every_suite_once() -> None:
+    grid = paper_grid(seeds=(0, 1))
+    assert len(grid.specs) == 16 * 9 * 2
+    found = {(s.suite, s.algo, s.seed) for s in grid.specs}
+    assert found == {(s, a, n) for s in PAPER_SUITES for a in ALGORITHMS for n in (0, 1)}
+    assert {s.seed for s in grid.specs[: 16 * 9]} == {0}  # a whole comparison first
+
+
+def test_a_variant_has_a_folder_of_its_own() -> None:
+    plain = RunSpec(SUITE, "scpo", 1)
+    variant = RunSpec(SUITE, "scpo", 1, algorithm={"cost_lam": 0.95}, label="scpo-lam-95")
+    folders = [str(run.folder) for run in Grid((plain, variant), "out").open()]
+    assert folders == [f"out/{SUITE}/scpo/seed-1", f"out/{SUITE}/scpo-lam-95/seed-1"]
+    with pytest.raises(ValueError, match="label of its own"):
+        Grid((plain, RunSpec(SUITE, "scpo", 1, algorithm={"cost_lam": 0.95})), "out").open()
+    with pytest.raises(ValueError, match="names a folder"):
+        Grid((RunSpec(SUITE, "scpo", label="../elsewhere"),)).open()
+
+
+def test_settings_reach_the_algorithms_that_have_them(tmp_path: Path) -> None:
+    train, own = parse_settings(["cost-limit=0.1,0.2", "hidden=8,8", "compact=true"], [
+        ALGORITHMS[name].settings_class for name in ("scpo", "trpo")
+    ])  # fmt: skip
+    assert train == {"compact": True}
+    assert own == {"cost_limit": (0.1, 0.2), "hidden": (8, 8)}
+    scpo, trpo = paper_grid([SUITE], ["scpo", "trpo"], [0], str(tmp_path), train, own).specs
+    assert scpo.algorithm == own and trpo.algorithm == {"hidden": (8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--suites", "Pont-Hazard-8"], "Did you mean Point-Hazard-8"),
+        (["--suites"], "at least one suite"),
+        (["--algos", "scpq"], "Did you mean scpo"),
+        (["--seeds", "2..0"], "lower seed first"),
+        (["--jobs", "-1"], "--jobs is -1"),
+        (["--address", "10.0.0.1:6379"], "needs --launcher ray"),
+        (["--set", "cost_limt=1"], "Did you mean cost_limit"),
+        (["--set", "target_kl=small"], "not a value for target_kl"),
+        (["--set", "seed=1"], "use --seeds"),
+        (["--num-envs", "40000"], "more than the 30000 steps"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2_before_anything_is_trained(
+    args: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "paper", "--out", str(tmp_path / "runs"), *args]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert captured.err.startswith("error: ") and message in captured.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_says_what_would_be_trained_and_trains_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "paper", "--out", str(tmp_path / "runs"), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "288 runs: 288 to start" in said and "Humanoid-Hazard-8" in said
+    assert not (tmp_path / "runs").exists()
+
+
+# What is on disk -------------------------------------------------------------------------------
+
+
+def test_a_run_with_other_settings_is_flagged_and_left_alone(
+    undisturbed: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = undisturbed["scpo"], undisturbed["scpo"].parents[2]
+    before = {p: p.stat().st_mtime_ns for p in run.rglob("*")}
+    grid = small_grid(out, "scpo", train={"steps": 6400})
+    assert states(grid) == ["conflict"]
+    assert run_grid(grid, LaunchOptions(jobs=1)) == 1
+    assert "steps is 3200 there, 6400 here" in capsys.readouterr().out
+    assert {p: p.stat().st_mtime_ns for p in run.rglob("*")} == before
+
+
+def test_settings_that_change_nothing_learned_do_not_matter(undisturbed: dict[str, Path]) -> None:
+    out = undisturbed["scpo"].parents[2]
+    same = {"threads": 2, "checkpoint_every": 5, "tensorboard": True}
+    assert states(small_grid(out, "scpo", "trpo", train=same)) == ["finished", "finished"]
+
+
+def test_a_damaged_folder_is_flagged(tmp_path: Path) -> None:
+    grid = small_grid(tmp_path, "scpo")
+    folder = grid.open()[0].folder
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{")
+    run = grid.open()[0]
+    assert run.state == "conflict" and "damaged" in run.note
+
+
+def test_a_run_whose_last_epoch_is_not_saved_is_not_finished(
+    undisturbed: dict[str, Path], tmp_path: Path
+) -> None:
+    import shutil
+
+    target = tmp_path / SUITE / "trpo" / "seed-0"
+    shutil.copytree(undisturbed["trpo"], target)
+    (target / "checkpoints" / "epoch-00020.ckpt").unlink()
+    assert states(small_grid(tmp_path, "trpo")) == ["interrupted"]
+    shutil.rmtree(target / "checkpoints")  # to save space, say: nothing to go on from
+    assert states(small_grid(tmp_path, "trpo")) == ["finished"]
+
+
+def test_a_run_has_one_writer(tmp_path: Path) -> None:
+    grid = small_grid(tmp_path, "trpo")
+    folder = grid.open()[0].folder
+    with lock_run(folder):
+        assert is_locked(folder)
+        with pytest.raises(RunLockedError, match=rf"process {os.getpid()} on .*{folder}"), \
+                lock_run(folder):  # fmt: skip
+            pass
+        assert [run.state for run in launch(grid, LaunchOptions(jobs=1), quiet)] == ["busy"]
+    assert not is_locked(folder)
+    assert not (folder / "config.json").exists()
+
+
+# Launching -------------------------------------------------------------------------------------
+
+
+def test_finished_runs_are_skipped_interrupted_ones_resumed_and_failures_hurt_no_other(
+    undisturbed: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = small_grid(tmp_path, "cpo", "trpo", "scpo")
+    broken, stopped, new = grid.open()
+    for run in (broken, stopped):
+        training = Training.start(run.train, run.algorithm)
+        training.save()
+        for _ in range(5):
+            training.run_epoch()  # as if it was killed in the sixth
+    for path in (broken.folder / "checkpoints").glob("*.ckpt"):
+        path.write_bytes(b"")
+    assert states(grid) == ["interrupted", "interrupted", "new"]
+
+    assert run_grid(grid, LaunchOptions(jobs=2)) == 1
+    said = capsys.readouterr().out
+    assert "2 finished, 1 failed" in said
+    assert "no checkpoint that can be read" in said and "log.txt" in said
+    assert states(grid) == ["failed", "finished", "finished"]
+    assert metrics(stopped.folder) == metrics(undisturbed["trpo"])
+    assert metrics(new.folder) == metrics(undisturbed["scpo"])
+
+    for path in sorted(broken.folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (broken.folder / "failed.txt").write_text("as before\n")
+    finished = {p: p.stat().st_mtime_ns for p in new.folder.rglob("*")}
+    assert run_grid(grid, LaunchOptions(jobs=2)) == 0  # only the failed one is tried again
+    assert states(grid) == ["finished"] * 3
+    assert {p: p.stat().st_mtime_ns for p in new.folder.rglob("*")} == finished
+
+
+def test_a_grid_stopped_and_killed_and_started_again_equals_one_never_disturbed(
+    undisturbed: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = {k: v for k, v in TRAIN.items() if k not in ("steps", "num_envs", "threads")}
+    options = [f"{key}={value}" for key, value in settings.items()]
+    options += ["hidden=8", "critic_iterations=3"]
+    command = [sys.executable, "-m", "statewise.cli", "bench", "paper", "--suites", SUITE,
+               "--algos", "scpo", "trpo", "--seeds", "0", "--steps", "3200", "--num-envs", "4",
+               "--jobs", "2", "--out", str(tmp_path), "--set", *options]  # fmt: skip
+    folders = {algo: tmp_path / SUITE / algo / "seed-0" for algo in ("scpo", "trpo")}
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def wait_for_epochs(count: int) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            logs = [f / "metrics.jsonl" for f in folders.values()]
+            if any(p.exists() and p.read_text().count("\n") >= count for p in logs):
+                return
+            time.sleep(0.02)
+        raise AssertionError("no run began")
+
+    grid = start()
+    wait_for_epochs(1)
+    grid.send_signal(signal.SIGINT)
+    said, _ = grid.communicate(timeout=60)
+    assert grid.returncode == 130 and "the same command goes on" in said
+    begun = max(len(metrics(f)) for f in folders.values() if (f / "metrics.jsonl").exists())
+    assert begun < 20
+
+    grid = start()
+    wait_for_epochs(begun + 2)
+    grid.kill()
+    grid.communicate()
+    deadline = time.monotonic() + 5
+    while any(is_locked(f) for f in folders.values()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(is_locked(f) for f in folders.values())  # workers died with the launcher
+
+    grid = start()
+    said, _ = grid.communicate(timeout=120)
+    assert grid.returncode == 0, said
+    for algo, folder in folders.items():
+        assert [m["epoch"] for m in metrics(folder)] == EPOCHS
+        assert metrics(folder) == metrics(undisturbed[algo])
+
+
+def test_the_machine_is_filled() -> None:
+    runs = paper_grid([SUITE]).open()
+    cores = len(os.sched_getaffinity(0))
+    assert job_count(runs, LaunchOptions()) == cores
+    assert job_count(runs, LaunchOptions(threads=2)) == max(1, cores // 2)
+    assert job_count(runs, LaunchOptions(jobs=7)) == 7
+
+
+# What is shown ---------------------------------------------------------------------------------
+
+
+def big_grid() -> list[Run]:
+    """288 runs: 40 finished, one failed, two running, the others waiting."""
+    runs = paper_grid().open()
+    for i, run in enumerate(runs):
+        run.state = "finished" if i < 40 else "running" if i in (40, 41) else "new"
+        if i <= 41:
+            epoch = run.train.epochs if i < 40 else run.train.epochs // 2
+            steps = epoch * run.train.steps_per_epoch
+            run.metrics = {"epoch": epoch, "steps": steps, "seconds": steps / 1e4, "return": 2.5,
+                           "episode_cost": None, "steps_per_second": 1e4}  # fmt: skip
+    runs[3].state, runs[3].note = "failed", "out of luck"
+    return runs
+
+
+def test_the_table_fits_the_terminal_and_shows_what_runs_and_what_failed() -> None:
+    runs = big_grid()
+    shown = window(runs, 12)
+    assert len(shown) == 12
+    assert {id(runs[i]) for i in (3, 40, 41)} <= {id(run) for run in shown}
+    console = Console(width=130, height=20, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(picture(runs, 12, 130))
+    text = console.export_text()
+    assert "288 runs: 2 running, 39 finished, 1 failed, 246 waiting; about" in text
+    assert text.count("\n") <= 20
+
+
+def test_time_left_is_work_over_jobs_and_never_less_than_the_longest_run() -> None:
+    short, long = paper_grid(["Point-Hazard-1", "Ant-Hazard-8"], ["scpo"], [0]).open()
+    for run, seconds in ((short, 100.0), (long, 1000.0)):  # half done each
+        half = run.train.epochs / 2
+        run.metrics = {"epoch": half, "seconds": seconds, "steps": run.train.steps / 2}
+    assert grid_seconds_left([short, long], 1) == pytest.approx(1100)
+    assert grid_seconds_left([short, long], 2) == pytest.approx(1000)
+    assert [as_text(s) for s in (0.2, 40, 720, 12000, 187200)] == [
+        "1 s", "40 s", "12 min", "3 h 20 min", "2 d 4 h",
+    ]  # fmt: skip
+
+
+def test_without_a_terminal_every_run_that_ends_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = big_grid()
+    with GridView(Console(width=140)) as view:
+        view(runs, "")
+        runs[40].state = "finished"
+        view(runs, "")
+        view(runs, "")
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert said.startswith("finished: ") and "return 2.50, episode cost -" in said
