@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from statewise.envs.goal import GoalTask
-from statewise.envs.layouts import PILLAR_HALF_HEIGHT, LayoutStock
+from statewise.envs.layouts import PILLAR_HALF_HEIGHT, DeviceStock, LayoutStock
 from statewise.envs.suites import Suite, parse_suite
 from statewise.sim.backend import Simulator, make_simulator
 from statewise.sim.cpu import one_torch_thread
@@ -35,6 +37,8 @@ class VecEnv:
         threads: int = 0,
         integrator: str | None = None,
         autoreset: bool = True,
+        deterministic: bool = False,
+        contact_room: float = 1.0,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}: ask for at least 1 world")
@@ -53,8 +57,12 @@ class VecEnv:
             pillar_half_height=PILLAR_HALF_HEIGHT,
             integrator=integrator,
         )
-        self.sim: Simulator = make_simulator(scene, num_envs, device, threads)
+        self.sim: Simulator = make_simulator(
+            scene, num_envs, device, threads, deterministic, contact_room
+        )
         self.device = self.sim.device
+        self._by_mask = self.sim.by_mask and not continuing
+        """Nothing in `step` waits for the device. A continuing task places goals on the host."""
         self.task = GoalTask(self.suite, scene, compact, self.device)
         self.spec = EnvSpec(
             name=self.suite.name,
@@ -66,18 +74,22 @@ class VecEnv:
             control_dt=scene.model.opt.timestep * SUBSTEPS,
             blocks=self.task.blocks,
         )
-        self.faults = 0
-        """How many episodes a simulator fault has ended since the environment was made."""
+        self._faults = 0
+        self._device_faults = torch.zeros(2, dtype=torch.long, device=self.device)
+        """Faults so far, and those by a refused action since they were last reported."""
 
         low, high = torch.tensor(scene.model.actuator_ctrlrange, dtype=torch.float32).unbind(1)
         self._ctrl_centre = ((low + high) / 2).to(self.device)
         self._ctrl_half = ((high - low) / 2).to(self.device)
         self._ceiling = torch.tensor(self.spec.cost_ceiling, device=self.device)
         self._everywhere = torch.arange(num_envs, device=self.device)
+        # Layouts are made on the CPU, to be the same on every device.
+        self._host_task = GoalTask(self.suite, scene, compact, torch.device("cpu"))
         self._rest = self._sensors_at_rest()
-        self._stock = LayoutStock(self.suite, self.device, self._may_start)
+        self._layouts = LayoutStock(self.suite, num_envs, self.device, self._may_start)
+        self._stock = DeviceStock(self._layouts, self.device) if self._by_mask else self._layouts
         self._ready = False
-        self._sensors = self._rest.repeat(num_envs, 1)
+        self._sensors = self._rest.to(self.device).repeat(num_envs, 1)
         self._distance = torch.zeros(num_envs, device=self.device)
         self._cost_max = torch.zeros(num_envs, self.spec.num_costs, device=self.device)
         self._time = torch.zeros(num_envs, dtype=torch.long, device=self.device)
@@ -106,6 +118,17 @@ class VecEnv:
         """[B, P, 3]"""
         return self._objects[:, 1 + self.task.num_hazards :]
 
+    @property
+    def faults(self) -> int:
+        """How many episodes a simulator fault has ended since the environment was made.
+
+        Where physics runs on a device it is counted there: reading it waits for the device, and
+        logs a warning if there are new ones.
+        """
+        if self.sim.by_mask:
+            self._report_faults()
+        return self._faults
+
     # Reset and step ----------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> Step:
@@ -114,7 +137,7 @@ class VecEnv:
             self.seed = seed
         if seed is not None or not self._ready:
             self._stock.seed(self.seed)
-        with one_torch_thread():
+        with self._threads():
             return self._begin(*self._stock.take(self.num_envs))
 
     def reset_to(
@@ -138,21 +161,32 @@ class VecEnv:
                 f"the layout has objects of shape {tuple(objects.shape)}; {self.suite.name} with "
                 f"{self.num_envs} worlds takes {tuple(self._objects.shape)}: goal, hazards, pillars"
             )
-        with one_torch_thread():
+        with self._threads():
             return self._begin(robot.to(self.device), yaw.to(self.device), objects)
 
     def step(self, action: Tensor) -> Step:
-        """Advance every world by one action `[B, a]`, each component from -1 to 1."""
+        """Advance every world by one action `[B, a]`, each component from -1 to 1.
+
+        An action that is not finite is refused: on the CPU with a ValueError before anything is
+        stepped. Where physics runs on a device that would have to be waited for, so there the world
+        gets controls of 0 instead, and its episode ends as one with a simulator fault.
+        """
         self._check_action(action)
-        with one_torch_thread():
-            return self._advance(action)
+        with self._threads():
+            return self._advance(action.to(self.device, torch.float32))
 
     def _advance(self, action: Tensor) -> Step:
-        ctrl = self._ctrl_centre + self._ctrl_half * action.to(torch.float32).clamp(-1.0, 1.0)
+        ctrl = self._ctrl_centre + self._ctrl_half * action.clamp(-1.0, 1.0)
+        if self.sim.by_mask:
+            refused = ~torch.isfinite(action).all(dim=1)
+            ctrl = ctrl.masked_fill(refused.unsqueeze(1), 0.0)
         sensors = self.sim.step(ctrl)
 
         # A sum is finite only if all its terms are; one that overflows counts as a fault too.
         fault = self.sim.fault | ~torch.isfinite(sensors.sum(dim=1))
+        if self.sim.by_mask:
+            fault = fault | refused
+            self._device_faults += torch.stack([fault, refused]).sum(dim=1)
         sensors = torch.where(fault.unsqueeze(1), self._sensors, sensors)
         distance, cost = self.task.measure(sensors, self._objects)
         reached = (distance <= self.suite.robot.goal_radius) & ~fault
@@ -166,7 +200,8 @@ class VecEnv:
         truncated = (self._time >= self.spec.max_episode_steps) & ~terminated
         if self.continuing:
             truncated = self._replace_goals(reached & ~truncated, sensors, distance) | truncated
-        self._count_faults(fault)
+        if not self.sim.by_mask:
+            self._count_faults(fault)
 
         ended = terminated | truncated
         self._sensors, self._distance, self._cost_max = sensors, distance, after
@@ -202,7 +237,8 @@ class VecEnv:
                 f"the saved environment is {theirs} (suite, worlds, continuing), this one {mine}: "
                 f"make it alike before restoring"
             )
-        self.seed, self.faults = state["seed"], state["faults"]
+        self.seed, self._faults = state["seed"], state["faults"]
+        self._device_faults = torch.tensor([self._faults, 0], device=self.device)
         self.sim.load_state(state["sim"])
         self._stock.load_state(state["stock"])
         self._objects = state["objects"].to(self.device, copy=True)
@@ -231,10 +267,13 @@ class VecEnv:
 
         Both are made in one pass over the rows of all worlds and of those begun anew.
         """
+        if not self.autoreset:
+            return self._no_restart()
+        if isinstance(self._stock, DeviceStock):
+            return self._restart_by_mask(ended, self._stock)
         ids = ended.nonzero()[:, 0]
-        if len(ids) == 0 or not self.autoreset:
-            obs = self.task.observe(self._sensors, self._objects)
-            return obs, obs
+        if len(ids) == 0:
+            return self._no_restart()
         robot, yaw, objects = self._stock.take(len(ids))
         sensors = self._put(ids, robot, yaw, objects[:, 1 + self.task.num_hazards :])
         rows = self.task.observe(
@@ -252,13 +291,35 @@ class VecEnv:
         self._time = self._time.index_fill(0, ids, 0)
         return obs, final_obs
 
+    def _no_restart(self) -> tuple[Tensor, Tensor]:
+        obs = self.task.observe(self._sensors, self._objects)
+        return obs, obs
+
+    def _restart_by_mask(self, ended: Tensor, stock: DeviceStock) -> tuple[Tensor, Tensor]:
+        """The same without waiting for the device to tell where: new rows for all, used by mask."""
+        robot, yaw, objects = stock.take_where(ended)
+        start = self.sim.scene.start_state(robot, yaw, objects[:, 1 + self.task.num_hazards :])
+        sensors = self.sim.reset_where(ended, *start)
+        rows = self.task.observe(
+            torch.cat([self._sensors, sensors]), torch.cat([self._objects, objects])
+        )
+        final_obs, new_obs = rows.split(self.num_envs)
+        distance, _ = self.task.measure(sensors, objects)
+        row = ended.unsqueeze(1)
+        self._sensors = torch.where(row, sensors, self._sensors)
+        self._objects = torch.where(row.unsqueeze(2), objects, self._objects)
+        self._distance = torch.where(ended, distance, self._distance)
+        self._cost_max = self._cost_max.masked_fill(row, 0.0)
+        self._time = self._time.masked_fill(ended, 0)
+        return torch.where(row, new_obs, final_obs), final_obs
+
     def _replace_goals(self, reached: Tensor, sensors: Tensor, distance: Tensor) -> Tensor:
         """Continuing task: move the goals that were reached; where none fits, end the episode."""
         stuck = torch.zeros_like(reached)
         ids = reached.nonzero()[:, 0]
         if len(ids):
             here = sensors[ids][:, self.task.point]
-            goal, found = self._stock.new_goal(here[:, :2], self._objects[ids])
+            goal, found = self._layouts.new_goal(here[:, :2], self._objects[ids])
             self._objects = self._objects.clone()
             self._objects[ids, 0] = goal
             distance[ids] = self.task.measure(sensors[ids], self._objects[ids])[0]
@@ -273,24 +334,29 @@ class VecEnv:
         cos, sin = torch.cos(yaw).unsqueeze(1), torch.sin(yaw).unsqueeze(1)
         turned = torch.stack([cos * x + sin * y, cos * y - sin * x, objects[..., 2]], dim=-1)
         rest = self._rest.expand(len(yaw), -1)
-        distance, cost = self.task.measure(rest, turned.to(self.device))
+        distance, cost = self._host_task.measure(rest, turned)
         good = (cost == 0).all(dim=1) & (distance > self.suite.robot.goal_radius)
         reach = self.suite.robot.reach
         if reach is not None:
-            good &= torch.linalg.vector_norm(objects[:, 0], dim=-1).to(self.device) <= reach
-        return good.cpu()
+            good &= torch.linalg.vector_norm(objects[:, 0], dim=-1) <= reach
+        return good
 
     def _sensors_at_rest(self) -> Tensor:
-        """Sensors `[1, ns]` of a robot at the origin with nothing around it."""
-        zero = torch.zeros(1, device=self.device)
-        away = torch.full((1, self.task.num_pillars, 3), _FAR, device=self.device)
-        return self._put(self._everywhere[:1], zero.expand(1, 2), zero, away)
+        """Sensors `[1, ns]` of a robot at the origin with nothing around it, by CPU physics."""
+        sim = make_simulator(self.sim.scene, 1, "cpu", threads=1)
+        away = torch.full((1, self.task.num_pillars, 3), _FAR)
+        start = sim.scene.start_state(torch.zeros(1, 2), torch.zeros(1), away)
+        return sim.reset(torch.zeros(1, dtype=torch.long), *start)
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """Leave the cores to physics, where it is they that run it."""
+        return one_torch_thread() if self.device.type == "cpu" else nullcontext()
 
     def _count_faults(self, fault: Tensor) -> None:
         if not bool(fault.any()):
             return
         worlds = fault.nonzero()[:, 0].tolist()
-        self.faults += len(worlds)
+        self._faults += len(worlds)
         for world in worlds:
             reason = self.sim.messages.get(world, "non-finite sensors")
             log.warning(
@@ -299,6 +365,22 @@ class VecEnv:
                 world,
                 reason,
             )
+
+    def _report_faults(self) -> None:
+        """Fetch the count from the device, and warn of faults that are new."""
+        total, refused = self._device_faults.tolist()
+        new, self._faults = total - self._faults, total
+        if not new:
+            return
+        self._device_faults[1] = 0
+        reasons = Counter(self.sim.messages.values())
+        reasons["non-finite action"] += refused
+        log.warning(
+            "%s: %d simulator faults: their episodes end, at the highest cost (%s)",
+            self.suite.name,
+            new,
+            "; ".join(f"in {n} worlds {reason}" for reason, n in reasons.items() if n),
+        )
 
     def check_ready(self, call: str) -> None:
         """Raise RuntimeError if `reset` was not called yet."""
@@ -319,6 +401,8 @@ class VecEnv:
             )
         if not action.is_floating_point():
             raise TypeError(f"the action has dtype {action.dtype}: pass floating point values")
+        if self.sim.by_mask:
+            return
         finite = torch.isfinite(action)
         if not finite.all():
             world = int((~finite.all(dim=1)).nonzero()[0, 0])
@@ -337,12 +421,18 @@ def make_env(
     continuing: bool = False,
     threads: int = 0,
     integrator: str | None = None,
+    deterministic: bool = False,
+    contact_room: float = 1.0,
 ) -> VecEnv:
     """A batch of worlds of a suite such as "Point-Hazard-8".
 
+    device: where physics and everything else runs: "cpu", "cuda", "cuda:1" (docs/gpu.md).
     compact: leave out the observation blocks that are always zero.
     continuing: move the goal when it is reached and go on, instead of ending the episode.
     threads: physics threads, 0 for all cores; trajectories do not depend on it.
     integrator: MuJoCo integrator instead of the robot's own, such as "implicitfast".
+    deterministic: on a GPU, the same bits in every run, at a price; the CPU always gives them.
+    contact_room: on a GPU, factor on the room for contacts; raise it if faults say that it is full.
     """
-    return VecEnv(suite, num_envs, seed, device, compact, continuing, threads, integrator)
+    return VecEnv(suite, num_envs, seed, device, compact, continuing, threads, integrator,
+                  deterministic=deterministic, contact_room=contact_room)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Protocol
 
 import mujoco
@@ -11,6 +12,8 @@ from torch import Tensor
 from statewise.sim.cpu import CpuSim
 from statewise.sim.scene import Scene
 
+DEVICES = "'cpu', 'cuda', 'cuda:1', ..., or 'warp-cpu' (the GPU's code on the CPU, for tests)"
+
 
 class Simulator(Protocol):
     """A batch of worlds of one compiled model."""
@@ -18,11 +21,20 @@ class Simulator(Protocol):
     scene: Scene
     model: mujoco.MjModel
     device: torch.device
+    by_mask: bool
+    """Worlds live on a device: reset them by mask, as it would have to be waited for to tell ids"""
     fault: Tensor
     """[B] the worlds in which the last `step` failed"""
-    messages: dict[int, str]
+
+    @property
+    def messages(self) -> dict[int, str]:
+        """Why worlds failed: in the last call, or on a device since this was last read."""
 
     def reset(self, ids: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor: ...
+
+    def reset_where(
+        self, mask: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
+    ) -> Tensor: ...
 
     def step(self, ctrl: Tensor) -> Tensor: ...
 
@@ -33,8 +45,33 @@ class Simulator(Protocol):
     def data(self, world: int) -> mujoco.MjData: ...
 
 
-def make_simulator(scene: Scene, num_worlds: int, device: str, threads: int = 0) -> Simulator:
-    """The backend for `device`: physics on the CPU for "cpu"."""
+class MissingPackage(ImportError):
+    """A device was asked for whose packages are not installed."""
+
+
+def make_simulator(
+    scene: Scene,
+    num_worlds: int,
+    device: str,
+    threads: int = 0,
+    deterministic: bool = False,
+    contact_room: float = 1.0,
+) -> Simulator:
+    """The backend for `device`: 'cpu', 'cuda', 'cuda:1', or 'warp-cpu'.
+
+    threads: of the CPU backend, which is always deterministic.
+    deterministic, contact_room: of the GPU backend (docs/gpu.md).
+    """
     if device == "cpu":
         return CpuSim(scene, num_worlds, threads)
-    raise ValueError(f"unknown device {device!r}: use 'cpu'")
+    if not re.fullmatch(r"cuda(:\d+)?|warp-cpu", device):
+        raise ValueError(f"unknown device {device!r}: use {DEVICES}")
+    try:
+        from statewise.sim.gpu import WarpSim  # only who asks for a GPU needs its packages
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("warp", "mujoco_warp"):
+            raise
+        raise MissingPackage(
+            f"device {device!r} needs the package {error.name}: pip install 'statewise[gpu]'"
+        ) from error
+    return WarpSim(scene, num_worlds, device, deterministic, contact_room)

@@ -21,6 +21,8 @@ _CURRENT = mujoco.mjtStage.mjSTAGE_ACC.value  # every sensor speaks of the newes
 class CpuSim:
     """`num_worlds` copies of one scene (the `Simulator` contract)."""
 
+    by_mask = False
+
     def __init__(self, scene: Scene, num_worlds: int, threads: int = 0) -> None:
         self.scene = scene
         self.model = scene.model
@@ -44,6 +46,14 @@ class CpuSim:
         self._batch.forward(index, stage=_CURRENT)
         self._warnings[index] = self._warning_counts()[index]
         return self._sensordata[ids].float()
+
+    def reset_where(
+        self, mask: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
+    ) -> Tensor:
+        """The same for the worlds of `mask [B]`, given rows for every world; sensors `[B, ns]`."""
+        ids = mask.nonzero()[:, 0]
+        self.reset(ids, qpos[ids], mocap_pos[ids], mocap_quat[ids])
+        return self._sensordata.float()
 
     def step(self, ctrl: Tensor) -> Tensor:
         """Advance every world by one control step; their sensors `[B, ns]`.
@@ -76,6 +86,8 @@ class CpuSim:
         return {"rows": torch.from_numpy(self._batch.state.copy())}
 
     def load_state(self, state: dict[str, Any]) -> None:
+        if "rows" not in state:
+            raise ValueError("saved physics is of another kind of device: restore it on that kind")
         rows = state["rows"].numpy()
         if rows.shape != self._batch.state.shape:
             raise ValueError(

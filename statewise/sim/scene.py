@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import mujoco
@@ -34,6 +34,8 @@ class Scene:
     """Sensor name, without prefix, to its slice of `sensordata`."""
     free_root: bool
     num_pillars: int
+    _rest: dict[torch.device, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    """qpos at rest `[nq]` on each device: brought there once, as a copy waits for the device."""
 
     def match(self, patterns: Sequence[str]) -> list[str]:
         """Names of the sensors that match, pattern by pattern, in the file's order."""
@@ -47,7 +49,9 @@ class Scene:
         Returns qpos `[k, nq]`, mocap positions `[k, nmocap, 3]` and quaternions `[k, nmocap, 4]`.
         """
         k, device = len(yaw), yaw.device
-        qpos = torch.tensor(self.model.qpos0, dtype=torch.float32, device=device).repeat(k, 1)
+        if device not in self._rest:
+            self._rest[device] = torch.tensor(self.model.qpos0, dtype=torch.float32, device=device)
+        qpos = self._rest[device].repeat(k, 1)
         upright = torch.zeros(k, 4, device=device)
         upright[:, 0], upright[:, 3] = torch.cos(yaw / 2), torch.sin(yaw / 2)
         mocap_quat = torch.zeros(k, self.model.nmocap, 4, device=device)
