@@ -22,7 +22,7 @@ from statewise.training import checkpoint
 
 TARGET_EPISODES = 200
 """Episodes of which question 3 shows five."""
-FIGURE_EPISODES = 64
+FIGURE_EPISODES = 256
 """Episodes of which Figure 1 shows one."""
 POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
 
@@ -195,7 +195,7 @@ def draw_figures(out: Path, folder: Path, questions: Sequence[str]) -> list[str]
 
 
 def record_episodes(
-    runs: Sequence[Rundict[str, Any]], questions: Sequence[str], dumps: Mapping[str, dict[str, Any]]
+    runs: Sequence[RunData], questions: Sequence[str], dumps: Mapping[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """The answers that need a policy at work: the targets of q3, and Figure 1.
 
@@ -214,7 +214,7 @@ def record_episodes(
     return recorded
 
 
-def _with_policy(runs: Sequence[Rundict[str, Any]], label: str, suite: str) -> RunData | None:
+def _with_policy(runs: Sequence[RunData], label: str, suite: str) -> RunData | None:
     """A run with a checkpoint: in the suite if there is one, of the lowest seed."""
     able = [r for r in runs if r.label == label and checkpoint.latest(r.path / "checkpoints")]
     return min(able, key=lambda r: (r.suite != suite, r.suite, r.seed), default=None)

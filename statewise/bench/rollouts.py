@@ -96,30 +96,37 @@ def targets(recorded: Recorded, count: int = 5, seed: int = 0) -> dict[str, Any]
 
 
 def episode(recorded: Recorded) -> dict[str, Any]:
-    """C, M and D along one episode, for `draw_episode`: the one whose M rises most often.
+    """C, M and D along one episode, for `draw_episode`: the one with the most rises that matter.
 
-    Rises one step after another count as one. M is the largest cost up to and including a step,
-    D by how much that step raised it, so that D sums to the last M.
+    M is the largest cost up to and including a step, D by how much that step raised it, so that D
+    sums to the last M.
     """
     cost = recorded.cost
     before, after = running_maximum(cost, torch.zeros_like(recorded.ended))
     d = increments(cost, before)[..., 0]
-    rising = d > 0
-    begins = rising & ~torch.cat([torch.zeros_like(rising[:1]), rising[:-1]])
-    # As often as possible; among equals the one with the largest cost.
-    score = begins.sum(0).double() + 0.5 * after[-1, :, 0] / after.max().clamp_min(1e-12)
-    best = int(score.argmax())
+    rises = [_rises(d[:, i]) for i in range(d.shape[1])]
+    # Among equals the one whose smallest rise is seen best.
+    best = max(range(len(rises)), key=lambda i: (len(rises[i]), min(rises[i], default=0.0)))
     length = recorded.lengths[best]
     return {
         "suite": recorded.suite,
         "policy": recorded.policy,
         "constraint": recorded.constraint,
-        "episodes": len(recorded.lengths),
-        "rises": int(begins[:, best].sum()),
+        "episodes": len(rises),
+        "rises": len(rises[best]),
         "C": _short(cost[:length, best, 0]),
         "M": _short(after[:length, best, 0]),
         "D": _short(d[:length, best]),
     }
+
+
+def _rises(d: Tensor) -> list[float]:
+    """Rises of M as shares of its last value, those one step after another taken together; only
+    those of a twentieth or more."""
+    rising = d > 0
+    begins = rising & ~torch.cat([torch.zeros_like(rising[:1]), rising[:-1]])
+    sizes = torch.bincount(begins.cumsum(0), weights=d)
+    return [share for share in (sizes / d.sum()).tolist() if share >= 0.05]
 
 
 def _record(env: Env, act: Callable[[Step], Tensor], policy: str, seed: int) -> Recorded:

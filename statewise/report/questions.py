@@ -1,0 +1,502 @@
+"""The paper's questions, answered from runs: numbers first, then a figure and what it says.
+
+An answer is plain data. `write_answers` keeps it as JSON beside its figure, so that a figure can be
+drawn again where the runs themselves are not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from statewise.envs.suites import PAPER_SUITES
+from statewise.report import question_pictures as pictures
+from statewise.report.build import picture
+from statewise.report.content import Section
+from statewise.report.data import Array, RunData, read_runs
+from statewise.report.groups import Group, group_runs
+from statewise.report.paper import NAMES, SEEDS, paper_steps
+from statewise.report.table import number
+from statewise.training.checkpoint import write_atomically
+
+Data = dict[str, Any]
+share = pictures.share_text
+
+POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
+MAXIMUM_SUITES = ("Ant-Hazard-8", "Walker-Hazard-8")
+SUBSAMPLED, LAGRANGIAN, VARIANT = "scpo-subsample-", "trpo_lag-k", "scpo-"
+"""How the labels of their runs begin."""
+RESOURCES = ("trpo", "cpo", "scpo")
+BOUNDS = ("J_predicted", "J_bound", "J_bound_paper")
+"""First order, with the corrected penalty, with the printed one."""
+FOLDER = "questions"
+"""Where `write_answers` is looked for among runs."""
+_DEPARTURES = {
+    "scpo-eta-1": "recovery fraction 1",
+    "scpo-tolerance-0": "tolerance 0",
+    "scpo-unreliable": "noise not allowed for",
+    "scpo-lam-0.95": "cost λ 0.95",
+    "scpo-paper": "all of the paper's settings",
+    "scpo-subsample-resample": "sub-sampled",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What it needs, what it shows."""
+
+    key: str
+    """Name of its files"""
+    name: str
+    """What `--questions` calls it: some have two figures"""
+    title: str
+    needs: str
+    """Without which there is no answer"""
+    answer: Callable[[Sequence[Group]], Data | None]
+    """From runs, or None if those it needs are not there"""
+    draw: Callable[[Data], Figure]
+    caption: Callable[[Data], str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    question: Question
+    data: Data
+
+    @property
+    def caption(self) -> str:
+        return self.question.caption(self.data)
+
+    def save(self, folder: Path) -> Path:
+        """Write the figure as .png and .svg; the former."""
+        return pictures.save(self.question.draw(self.data), folder / self.question.key)
+
+
+def find_answers(roots: Sequence[Path]) -> list[Answer]:
+    """What the runs in some folders answer; else what was written down there before."""
+    groups = group_runs(read_runs(roots).runs)
+    return answers(groups, read_dumps(roots))
+
+
+def answers(groups: Sequence[Group], dumps: Mapping[str, Data]) -> list[Answer]:
+    """One for each question that can be answered, in the paper's order."""
+    found = []
+    for question in QUESTIONS:
+        data = question.answer(groups)
+        if data is None:
+            data = dumps.get(question.key)
+        if data is not None:
+            found.append(Answer(question, data))
+    return found
+
+
+def read_dumps(roots: Sequence[Path]) -> dict[str, Data]:
+    """What `write_answers` left in some folders, or in ones named `questions` within them."""
+    keys = {question.key for question in QUESTIONS}
+    dumps = {}
+    for root in roots:
+        for path in [*root.glob("*.json"), *sorted(root.rglob(f"{FOLDER}/*.json"))]:
+            if path.stem in keys:
+                try:
+                    dumps[path.stem] = json.loads(path.read_text())
+                except json.JSONDecodeError as error:
+                    raise ValueError(f"{path} is damaged ({error}): draw its figure anew") from None
+    return dumps
+
+
+def write_answers(found: Sequence[Answer], folder: Path) -> None:
+    """The numbers of each as JSON."""
+    for answer in found:
+        text = json.dumps(answer.data, separators=(",", ":"), allow_nan=False) + "\n"
+        write_atomically(folder / f"{answer.question.key}.json", text.encode())
+
+
+def questions_section(found: Sequence[Answer], folder: Path) -> list[Section]:
+    """The part of a report, its figures drawn into `folder`; nothing if there is no answer."""
+    if not found:
+        return []
+    html, text, files = [], [], []
+    for answer in found:
+        file, title = answer.save(folder), answer.question.title
+        html.append(f"<h3>{escape(title)}</h3>{picture(file, answer.caption)[0]}")
+        text.append(f"### {title}\n\n![{title}](pictures/{file.name})\n\n{answer.caption}")
+        files.append(file)
+    return [Section("The paper's questions", "\n".join(html), "\n\n".join(text), tuple(files))]
+
+
+# Curves: questions 2 and 3, the appendix, our departures -----------------------------------------
+
+
+def maximum_answer(groups: Sequence[Group]) -> Data | None:
+    """Q2: the largest cost of an episode over training, of SCPO in every suite; the paper's two first."""
+    scpo = [g for g in groups if g.own == "scpo"]
+    scpo.sort(key=lambda g: g.suite not in MAXIMUM_SUITES)
+    return {"curves": [curve(g, ("max_cost",)) for g in scpo]} if scpo else None
+
+
+def subsampling_answer(groups: Sequence[Group]) -> Data | None:
+    """Q3: SCPO with and without sub-sampling the zero targets."""
+    return _compared(groups, ("return", "episode_cost"), DRONE, _sub_sampled)
+
+
+def lagrangian_answer(groups: Sequence[Group]) -> Data | None:
+    """Appendix: SCPO beside TRPO-Lagrangian whose penalty weighs k times as much."""
+
+    def scaled(group: Group) -> str:
+        k = group.label.removeprefix(LAGRANGIAN)
+        return f"TRPO-LAG-{k}" if k != group.label else ""
+
+    metrics = ("return", "episode_cost", "cost_rate")
+    return _compared(groups, metrics, POINT, scaled, {"trpo_lag": "TRPO-LAG-1"})
+
+
+def departures_answer(groups: Sequence[Group]) -> Data | None:
+    """SCPO as it is here beside SCPO with a choice of the paper's restored."""
+
+    def departs(group: Group) -> str:
+        named = group.algo == "scpo" and group.label.startswith(VARIANT)
+        return _DEPARTURES.get(group.label, group.label) if named else ""
+
+    metrics = ("return", "episode_cost", "max_cost", "cost_rate")
+    # Sub-sampling alone is question 3, not this one.
+    others = [g for g in groups if g.suite == POINT or not _sub_sampled(g)]
+    return _compared(others, metrics, POINT, departs)
+
+
+def _sub_sampled(group: Group) -> str:
+    """The name of an SCPO that sub-samples; empty for any other group."""
+    how = group.label.removeprefix(SUBSAMPLED)
+    if how == group.label:
+        return ""
+    return "sub-sampled" if how == "resample" else f"sub-sampled ({how})"
+
+
+def _compared(
+    groups: Sequence[Group],
+    metrics: Sequence[str],
+    suite: str,
+    variant: Callable[[Group], str],
+    others: Mapping[str, str] = MappingProxyType({}),
+) -> Data | None:
+    """SCPO and its rivals, in the paper's suite or in the first one that has them.
+
+    variant: what a group is called here, empty if it does not belong; others: algorithms that are
+    shown too, but are not what is asked.
+    """
+    own = {"scpo": "SCPO", **others}
+    has = {g.suite for g in groups if g.own == "scpo"} & {g.suite for g in groups if variant(g)}
+    if not has:
+        return None
+    chosen = suite if suite in has else min(has)
+    curves = []
+    for group in groups:
+        name = own.get(group.own) or variant(group)
+        if group.suite == chosen and name:
+            # Several settings under one label are told apart by what differs.
+            differs = "".join(group.name.partition(" · ")[1:])
+            curves.append(curve(group, metrics) | {"name": name + differs})
+    return {"suite": chosen, "metrics": list(metrics), "curves": curves}
+
+
+def curve(group: Group, metrics: Sequence[str]) -> Data:
+    """Mean and deviation over the counted seeds."""
+    whole = group.curve()
+    return {
+        "suite": group.suite,
+        "name": group.name,
+        "algo": group.own,
+        "seeds": len(group.counted),
+        "steps": group.steps,
+        "finished": group.finished,
+        "x": [int(step) for step in whole.steps],
+        "mean": {key: _short(whole.mean[key]) for key in metrics},
+        "std": {key: _short(whole.std[key]) for key in metrics},
+    }
+
+
+# Question 4: the bound against the truth ---------------------------------------------------------
+
+
+def bound_answer(groups: Sequence[Group]) -> Data | None:
+    """What each epoch of SCPO predicted for the next one, and what that one showed."""
+    for group in sorted(groups, key=lambda g: g.suite != POINT):
+        if group.own != "scpo":
+            continue
+        name = (group.runs[0].config.get("spec", {}).get("cost_names") or [""])[0]
+        seeds = [(run, bound_pairs(_epochs(run), name)) for run in group.counted]
+        seeds = [(run, pairs) for run, pairs in seeds if pairs["steps"]]
+        if seeds:
+            return {
+                "suite": group.suite,
+                "constraint": name,
+                "seeds": len(seeds),
+                "steps": group.steps,
+                "drawn_seed": seeds[0][0].seed,
+                "pairs": seeds[0][1],
+                "epochs": sum(len(pairs["steps"]) for _, pairs in seeds),
+                "idle": sum(pairs["idle"] for _, pairs in seeds),
+                "tests": bound_tests([pairs for _, pairs in seeds]),
+            }
+    return None
+
+
+def bound_pairs(epochs: Sequence[Data], name: str) -> Data:
+    """Columns, a row for each epoch k that took a step: its predictions, and what k + 1 showed.
+
+    `J` is the estimate from all steps of epoch k + 1, `max_cost` the plain mean over the episodes
+    that ended in it, some of which began under older policies. `idle`: epochs that took no step,
+    and so predicted nothing.
+    """
+    keys = ("steps", "J", "max_cost", *BOUNDS)
+    columns: Data = {key: [] for key in keys} | {"idle": 0}
+    for now, then in pairwise(epochs):
+        row = [then["steps"], then.get(f"J_{name}"), then.get(f"max_cost_{name}")]
+        row += [now.get(f"{bound}_{name}") for bound in BOUNDS]
+        if then["epoch"] != now["epoch"] + 1 or row[1] is None or None in row[3:]:
+            continue
+        if now.get("kl") == 0.0:
+            columns["idle"] += 1
+            continue
+        for key, value in zip(keys, row, strict=True):
+            columns[key].append(value)
+    return columns
+
+
+def bound_tests(seeds: Sequence[Data]) -> Data:
+    """For each version of the prediction: how often it was not exceeded, and by how much it missed.
+
+    `share`: of the epochs with J at most the prediction; `share_max_cost`: with the mean over
+    finished episodes at most it; `excess`: median of prediction minus J; `distance`: of its size.
+    """
+    tests = {}
+    for bound in BOUNDS:
+        rows = [row for s in seeds for row in zip(s[bound], s["J"], s["max_cost"], strict=True)]
+        largest = [(b, m) for b, _, m in rows if m is not None]
+        excess = [b - j for b, j, _ in rows]
+        tests[bound] = {
+            "share": sum(e >= 0 for e in excess) / len(rows),
+            "share_max_cost": sum(b >= m for b, m in largest) / len(largest) if largest else None,
+            "excess": statistics.median(excess),
+            "distance": statistics.median(abs(e) for e in excess),
+        }
+    return tests
+
+
+# Question 5: resources ---------------------------------------------------------------------------
+
+
+def resources_answer(groups: Sequence[Group]) -> Data | None:
+    """Median time of an epoch and peak memory of TRPO, CPO and SCPO, and these relative to TRPO."""
+    for suite in sorted({g.suite for g in groups}, key=lambda s: (s != POINT, s)):
+        found = {g.own: g for g in groups if g.suite == suite and g.own in RESOURCES}
+        used = {algo: _resources(found[algo]) for algo in RESOURCES if algo in found}
+        if len(used) < len(RESOURCES) or not all(used.values()):
+            continue
+        base = used["trpo"]
+        shown = [key for key in base if all(key in u for u in used.values()) and base[key] > 0]
+        machines = {_machine(run) for g in found.values() for run in g.counted}
+        return {
+            "suite": suite,
+            "seeds": {algo: len(found[algo].counted) for algo in RESOURCES},
+            "steps": {algo: found[algo].steps for algo in RESOURCES},
+            "machines": sorted(machines),
+            "same_settings": len({g.task for g in found.values()}) == 1,
+            "used": {algo: {k: used[algo][k] for k in shown} for algo in RESOURCES},
+            "relative": {a: {k: used[a][k] / base[k] for k in shown} for a in RESOURCES},
+        }
+    return None
+
+
+def _resources(group: Group) -> dict[str, float]:
+    """Mean over seeds; empty if their epochs are not on disk.
+
+    The median epoch, not the mean: the first one also compiles and captures.
+    """
+    seeds = []
+    for run in group.counted:
+        epochs = [e for e in _epochs(run) if e.get("update_seconds") is not None]
+        if not epochs:
+            return {}
+        collect = [e["collect_seconds"] for e in epochs]
+        update = [e["update_seconds"] for e in epochs]
+        used = {
+            "collect": statistics.median(collect),
+            "update": statistics.median(update),
+            "epoch": statistics.median(c + u for c, u in zip(collect, update, strict=True)),
+        }
+        for key, memory in (("memory", "peak_memory_mib"), ("gpu_memory", "gpu_memory_mib")):
+            values = [e[memory] for e in epochs if e.get(memory) is not None]
+            used |= {key: max(values)} if values else {}
+        seeds.append(used)
+    return {k: statistics.mean(s[k] for s in seeds) for k in seeds[0] if all(k in s for s in seeds)}
+
+
+def _machine(run: RunData) -> str:
+    where = run.environment
+    return str(where.get("gpu") if run.config["train"].get("device", "cpu") != "cpu"
+               else f"{where.get('processor')}, {where.get('cores')} cores")  # fmt: skip
+
+
+def _epochs(run: RunData) -> list[Data]:
+    """Every whole epoch on disk with all its metrics; the small form of a run has few of them."""
+    epochs: list[Data] = []
+    for line in (run.path / "metrics.jsonl").read_text(errors="replace").splitlines():
+        try:
+            epochs.append(json.loads(line))
+        except json.JSONDecodeError:  # cut short or damaged, as the report says elsewhere
+            break
+    return epochs
+
+
+# What the figures say ----------------------------------------------------------------------------
+
+
+def maximum_caption(data: Data) -> str:
+    curves = data["curves"]
+    paper = [c["suite"] for c in curves if c["suite"] in MAXIMUM_SUITES]
+    missing = [suite for suite in MAXIMUM_SUITES if suite not in paper]
+    text = (
+        f"Largest cost of a step of an episode, mean over the episodes that ended in each epoch; SCPO. "
+        f"{_extents(curves, by='suite')} The paper shows {' and '.join(MAXIMUM_SUITES)}"
+    )
+    return f"{text}; not here: {', '.join(missing)}." if missing else f"{text}."
+
+
+def targets_caption(data: Data) -> str:
+    shown, zeros = len(data["targets"]), data["zeros"]
+    return (
+        f"{data['suite']}, {data['policy']}, sampled actions. What the cost critics are fitted to, "
+        f"along {shown} episodes drawn at random from the {data['costly']} with a cost, of "
+        f"{data['episodes']} in all. Left: discounted cost to go, the target of V_C; right: "
+        f"increments of the maximum to go, the target of V_D, a staircase that ends at 0. Of all "
+        f"{data['steps']:,} steps, {share(zeros['V_C'])} have a V_C target of exactly 0, "
+        f"{share(zeros['V_D'])} a V_D target of 0. Nothing is bootstrapped past an episode's end."
+    )
+
+
+def subsampling_caption(data: Data) -> str:
+    return (
+        f"SCPO with V_D fitted to all rows (the default here) and to as many zero targets as positive "
+        f"ones, drawn anew in each step (the paper's). {_extents(data['curves'], data['suite'])}"
+    )
+
+
+def lagrangian_caption(data: Data) -> str:
+    return (
+        f"SCPO and TRPO-Lagrangian with the multiplier weighed k times in the loss, its own rise "
+        f"unchanged. The paper's text does not name its k. {_extents(data['curves'], data['suite'])}"
+    )
+
+
+def departures_caption(data: Data) -> str:
+    return (
+        f"SCPO as it is here, and with one choice of the paper's or of its code restored; \"all of the "
+        f"paper's settings\" restores them together. {_extents(data['curves'], data['suite'])}"
+    )
+
+
+def bound_caption(data: Data) -> str:
+    first, corrected, printed = (data["tests"][key] for key in BOUNDS)
+    seeds = f"{data['seeds']} seed{'s' * (data['seeds'] > 1)}"
+    idle = f", without {data['idle']} that took no step" if data["idle"] else ""
+    return (
+        f"{data['suite']}, {seeds}, {_millions(data['steps'])} steps; curves of seed "
+        f"{data['drawn_seed']}, shares over the {data['epochs']} epochs of all seeds{idle}. True J_D "
+        f"of the policy made in an epoch, estimated from the next one, against what was predicted. To "
+        f"first order: not exceeded in {share(first['share'])} of epochs, median distance "
+        f"{number(first['distance'])}; it is NOT an upper bound. With the corrected penalty: "
+        f"{share(corrected['share'])}, a median of {number(corrected['excess'])} above the truth. With "
+        f"the penalty as printed: {share(printed['share'])}, {number(printed['excess'])} above. Values "
+        f"of 0 or less are not on the log axis."
+    )
+
+
+def resources_caption(data: Data) -> str:
+    used = data["used"]
+    times = ", ".join(f"{NAMES[a]} {used[a]['epoch']:.2f} s" for a in RESOURCES)
+    seeds = ", ".join(f"{NAMES[a]} {data['seeds'][a]}" for a in RESOURCES)
+    text = (
+        f"{data['suite']}, {' and '.join(data['machines'])}; seeds: {seeds}; "
+        f"{_millions(min(data['steps'].values()))} steps. Median epoch ({times}) and peak memory of "
+        f"the process, libraries included, relative to TRPO. Runs that shared a machine also shared "
+        f"its time, and GPU memory is that of all who used it."
+    )
+    if len(data["machines"]) > 1:
+        text += " NOT comparable: made on different machines."
+    if not data["same_settings"]:
+        text += " NOT comparable: made with different steps, worlds or devices."
+    return text
+
+
+def episode_caption(data: Data) -> str:
+    return (
+        f"{data['suite']}, {data['policy']}: cost C of each step, its running maximum M, and the "
+        f"increments D, which sum to the largest cost of the episode ({number(max(data['M']))}). Of "
+        f"{data['episodes']} episodes the one with the most rises of M that matter ({data['rises']})."
+    )
+
+
+def _extents(curves: Sequence[Data], suite: str = "", by: str = "name") -> str:
+    """Seeds and steps of each curve, beside the paper's."""
+    kinds: dict[tuple[int, int, bool], list[str]] = {}
+    for c in curves:
+        kinds.setdefault((c["seeds"], c["steps"], c["finished"]), []).append(c[by])
+    parts = []
+    for (seeds, steps, finished), names in kinds.items():
+        who = f"{', '.join(names)}: " if len(kinds) > 1 else ""
+        parts.append(f"{who}{seeds} seed{'s' * (seeds > 1)}, {_millions(steps)} steps"
+                     + ("" if finished else " (UNFINISHED)"))  # fmt: skip
+    where = f"{suite}; " if suite else ""
+    paper = sorted({paper_steps(c["suite"]) for c in curves if c["suite"] in PAPER_SUITES})
+    theirs = f" (paper: {SEEDS} seeds, {' or '.join(map(_millions, paper))} steps)" if paper else ""
+    return f"{where}{'; '.join(parts)}{theirs}."
+
+
+def _millions(steps: int) -> str:
+    return f"{round(steps / 1e6, 2):g} million"
+
+
+def _short(values: Array) -> list[float | None]:
+    """Five digits are more than a curve shows."""
+    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in np.asarray(values).tolist()]
+
+
+def _dumped(groups: Sequence[Group]) -> Data | None:
+    """Needs a policy at work, which `statewise bench ablations` records; a report only reads."""
+    return None
+
+
+QUESTIONS = (
+    Question("figure1", "fig1", "Figure 1: cost, maximum and increments of one episode",
+             "nothing but a suite", _dumped, pictures.draw_episode, episode_caption),
+    Question("q2", "q2", "Q2: the maximum state-wise cost over training",
+             "a run of SCPO", maximum_answer, pictures.draw_maximum, maximum_caption),
+    Question("q3_targets", "q3", "Q3: targets of the cost critics",
+             f"a checkpoint of SCPO on {DRONE}", _dumped, pictures.draw_targets, targets_caption),
+    Question("q3", "q3", "Q3: SCPO with and without sub-sampling",
+             "runs of scpo and scpo-subsample-resample in one suite", subsampling_answer,
+             pictures.draw_compared, subsampling_caption),
+    Question("q4", "q4", "Q4: the bound against the truth",
+             "a run of SCPO with the metrics of two epochs", bound_answer, pictures.draw_bound,
+             bound_caption),
+    Question("q5", "q5", "Q5: resources of TRPO, CPO and SCPO",
+             "runs of trpo, cpo and scpo in one suite", resources_answer, pictures.draw_resources,
+             resources_caption),
+    Question("app", "app", "Appendix: larger penalties for TRPO-Lagrangian",
+             "runs of scpo and trpo_lag-k10 in one suite", lagrangian_answer,
+             pictures.draw_compared, lagrangian_caption),
+    Question("departures", "departures", "What our departures from the paper do",
+             "runs of scpo and one of its variants, such as scpo-paper, in one suite",
+             departures_answer, pictures.draw_compared, departures_caption),
+)  # fmt: skip

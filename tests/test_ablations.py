@@ -1,0 +1,343 @@
+"""The paper's questions: which runs they need, and that their figures show the right numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from synthetic_runs import learning, write_run
+
+import statewise
+from statewise.algos import get_algorithm
+from statewise.bench.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
+from statewise.bench.grid import paper_grid
+from statewise.bench.rollouts import Recorded, episode, record, targets
+from statewise.cli import main
+from statewise.report import questions as q
+from statewise.report.data import export_runs, read_runs
+from statewise.report.groups import Group, group_runs
+
+ALL = list(EXPERIMENTS)
+
+
+def groups_of(root: Path) -> list[Group]:
+    return group_runs(read_runs([root]).runs)
+
+
+def recorded(*episodes: list[float]) -> Recorded:
+    """Episodes with these costs, side by side."""
+    longest = max(map(len, episodes))
+    cost = torch.zeros(longest, len(episodes), 1, dtype=torch.float64)
+    ended = torch.zeros(longest, len(episodes), dtype=torch.bool)
+    for i, costs in enumerate(episodes):
+        cost[: len(costs), i, 0] = torch.tensor(costs, dtype=torch.float64)
+        ended[len(costs) - 1, i] = True
+    return Recorded("Point-Hazard-8", "a test", "hazard", cost, ended)
+
+
+def bounds(first: float, corrected: float, printed: float, **more: float) -> dict[str, float]:
+    names = ("J_predicted_hazard", "J_bound_hazard", "J_bound_paper_hazard")
+    return dict(zip(names, (first, corrected, printed), strict=True)) | more
+
+
+# Which runs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", ALL)
+def test_the_runs_of_a_question_resolve_into_folders_of_their_own(question: str) -> None:
+    specs = ablation_grid([question], seeds=(0, 3)).specs
+    folders = [spec.resolve("runs")[0].folder for spec in specs]
+    assert len(set(folders)) == len(folders)
+    experiment = EXPERIMENTS[question]
+    assert len(folders) == 2 * len(experiment.suites) * len(experiment.variants)
+
+
+def test_runs_that_questions_share_are_trained_once() -> None:
+    specs = ablation_grid(ALL, seeds=(0,)).specs
+    names = [(spec.suite, spec.name) for spec in specs]
+    assert len(set(names)) == len(names)
+    assert names.count(("Point-Hazard-8", "scpo")) == 1  # of q4, q5, app and departures
+    apart = sum(len(ablation_grid([question], seeds=(0,)).specs) for question in ALL)
+    assert len(names) == apart - 3
+
+
+def test_runs_with_default_settings_are_those_of_the_papers_grid() -> None:
+    paper = {spec.resolve("runs")[0].folder: spec.resolve("runs") for spec in paper_grid().specs}
+    plain = [spec for spec in ablation_grid(ALL).specs if not spec.label]
+    assert {spec.algo for spec in plain} == {"scpo", "trpo", "cpo", "trpo_lag"}
+    for spec in plain:
+        train, own = spec.resolve("runs")
+        assert paper[train.folder] == (train, own)
+
+
+def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None:
+    changed: dict[str, dict[str, Any]] = {}
+    for spec in ablation_grid(ALL, seeds=(0,)).specs:
+        default = dataclasses.asdict(get_algorithm(spec.algo).settings_class())
+        own = dataclasses.asdict(spec.resolve("runs")[1])
+        if spec.label:
+            changed[spec.label] = {k: v for k, v in own.items() if v != default[k]}
+    assert changed["scpo-subsample-resample"] == {"subsample": "resample"}
+    assert changed["trpo_lag-k10"] == {"penalty_scale": 10.0}
+    assert changed["trpo_lag-k100"] == {"penalty_scale": 100.0}
+    assert changed["scpo-eta-1"] == {"recovery_fraction": 1.0}
+    assert changed["scpo-unreliable"] == {"reliable": False}
+    assert changed["scpo-lam-0.95"] == {"cost_lam": 0.95}
+    assert changed["scpo-paper"] == {
+        "recovery_fraction": 1.0, "tolerance": 0.0, "reliable": False, "cost_lam": 0.97,
+        "subsample": "resample", "reward_test": "paper", "critic_batch": 0,
+    }  # fmt: skip
+
+
+def test_settings_reach_the_runs_and_a_variants_own_come_first() -> None:
+    grid = ablation_grid(
+        ["departures"], (0,), "o", ["Swimmer-Hazard-1"], {"steps": 600_000},
+        {"cost_lam": 0.5, "hidden": (8,)},
+    )  # fmt: skip
+    settings = {spec.name: spec.resolve("o") for spec in grid.specs}
+    assert {train.suite for train, _ in settings.values()} == {"Swimmer-Hazard-1"}
+    assert {train.steps for train, _ in settings.values()} == {600_000}
+    assert settings["scpo"][1] == get_algorithm("scpo").settings_class(cost_lam=0.5, hidden=(8,))
+    own = {"cost_lam": 0.95, "hidden": (8,)}
+    assert settings["scpo-lam-0.95"][1] == get_algorithm("scpo").settings_class(**own)
+
+
+def test_an_unknown_question_is_named_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"no question 'departure'.* mean departures"):
+        check_questions(["q2", "departure"])
+
+
+def test_questions_and_figures_belong_together() -> None:
+    assert {question.name for question in q.QUESTIONS} == set(EXPERIMENTS)
+    assert EXPERIMENTS["q2"].suites == q.MAXIMUM_SUITES
+    assert {s for e in EXPERIMENTS.values() for s in e.suites} == {
+        q.POINT,
+        q.DRONE,
+        *q.MAXIMUM_SUITES,
+    }
+
+
+# Episodes of a policy ----------------------------------------------------------------------------
+
+
+def test_targets_are_the_sums_to_go() -> None:
+    costs = [0.0, 0.2, 0.1, 0.0, 0.5, 0.3, 0.0]
+    found = targets(recorded(costs, [0.0, 0.0], [0.4]), count=5)
+    records = [max(c - max([0.0, *costs[:t]]), 0.0) for t, c in enumerate(costs)]
+    assert records == pytest.approx([0, 0.2, 0, 0, 0.3, 0, 0])
+    v_c = [sum(0.99 ** (u - t) * costs[u] for u in range(t, 7)) for t in range(7)]
+    v_d = [sum(records[t:]) for t in range(7)]
+    first, last = found["targets"]  # the episode without a cost is not drawn
+    assert first["V_C"] == pytest.approx(v_c, rel=1e-5)
+    assert first["V_D"] == pytest.approx(v_d, rel=1e-5)
+    assert last == {"V_C": [0.4], "V_D": [0.4]}
+    assert (found["episodes"], found["costly"], found["steps"]) == (3, 2, 10)
+    # V_C is 0 after the last cost and in the episode without any; V_D after the last record too.
+    assert found["zeros"] == {"V_C": pytest.approx(3 / 10), "V_D": pytest.approx(4 / 10)}
+
+
+def test_the_increments_of_figure_1_sum_to_the_largest_cost() -> None:
+    often = [0.1, 0.0, 0.3, 0.35, 0.0, 0.2, 0.6, 0.0]
+    found = episode(recorded([0.9, 0.0], often))
+    assert found["C"] == often
+    assert found["M"] == [0.1, 0.1, 0.3, 0.35, 0.35, 0.35, 0.6, 0.6]
+    assert found["D"] == pytest.approx([0.1, 0, 0.2, 0.05, 0, 0, 0.25, 0])
+    assert sum(found["D"]) == pytest.approx(max(often))
+    assert found["rises"] == 3  # 0.3 and 0.35 follow each other
+
+
+def test_a_random_policy_and_a_run_are_recorded_the_same_way_each_time(tmp_path: Path) -> None:
+    run = statewise.train(
+        "Point-Hazard-8", "trpo", quiet=True, out=str(tmp_path), steps=320, steps_per_epoch=160,
+        num_envs=4, hidden=(8,), tensorboard=False,
+    )  # fmt: skip
+    for path in (None, run):
+        one, two = (record(path, "Point-Hazard-8", episodes=4) for _ in range(2))
+        assert torch.equal(one.cost, two.cost)
+        assert bool((one.ended.sum(0) == 1).all())  # one episode of each world
+        assert float(sum(episode(one)["D"])) == pytest.approx(max(episode(one)["C"]), rel=1e-4)
+    assert one.policy == "trpo, seed 0, after 320 steps"
+
+
+# What the answers hold ---------------------------------------------------------------------------
+
+
+def test_predictions_are_held_against_the_epoch_after_them() -> None:
+    epochs = [
+        {"epoch": 1, "steps": 10, "J_hazard": 9.0, "kl": 0.01} | bounds(0.30, 5.0, 9.0),
+        {"epoch": 2, "steps": 20, "J_hazard": 0.40, "max_cost_hazard": 0.2, "kl": 0.01}
+        | bounds(0.50, 0.6, 9.0),
+        {"epoch": 3, "steps": 30, "J_hazard": 0.45, "max_cost_hazard": None, "kl": 0.0}
+        | bounds(0.45, 0.45, 0.45),  # took no step
+        {"epoch": 4, "steps": 40, "J_hazard": 0.10, "max_cost_hazard": 0.3, "kl": 0.01}
+        | bounds(0.20, 0.2, 9.0),
+        {"epoch": 5, "steps": 50, "J_hazard": 0.25, "max_cost_hazard": 0.1, "kl": 0.01},  # skipped
+        {"epoch": 6, "steps": 60, "J_hazard": 0.25, "max_cost_hazard": 0.1},
+    ]
+    pairs = q.bound_pairs(epochs, "hazard")
+    assert pairs["steps"] == [20, 30, 50]
+    assert pairs["J"] == [0.40, 0.45, 0.25]
+    assert pairs["max_cost"] == [0.2, None, 0.1]
+    assert pairs["J_predicted"] == [0.30, 0.50, 0.20]
+    assert pairs["idle"] == 1
+    tests = q.bound_tests([pairs])
+    # First order: 0.30 < 0.40, 0.50 > 0.45, 0.20 < 0.25. Corrected: 5 and 0.6 hold, 0.2 does not.
+    assert [tests[b]["share"] for b in q.BOUNDS] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert [tests[b]["share_max_cost"] for b in q.BOUNDS] == [1.0, 1.0, 1.0]
+    assert tests["J_predicted"]["excess"] == pytest.approx(-0.05)  # of -0.1, 0.05, -0.05
+    assert tests["J_predicted"]["distance"] == pytest.approx(0.05)
+
+
+def test_resources_are_those_of_the_median_epoch_relative_to_trpo(tmp_path: Path) -> None:
+    update = {"trpo": 2.0, "cpo": 3.0, "scpo": 4.0}
+    for algo, seconds in update.items():
+        write_run(
+            tmp_path, algo=algo,
+            epoch=lambda i, s=seconds: {"update_seconds": 100.0 if i == 1 else s,
+                                        "peak_memory_mib": 100.0 * s},
+        )  # fmt: skip
+    data = q.resources_answer(groups_of(tmp_path))
+    assert data is not None
+    assert data["used"]["scpo"] == {"collect": 1.0, "update": 4.0, "epoch": 5.0, "memory": 400.0}
+    assert data["relative"]["trpo"] == {"collect": 1.0, "update": 1.0, "epoch": 1.0, "memory": 1.0}
+    assert data["relative"]["cpo"]["epoch"] == pytest.approx(4 / 3)
+    assert "NOT comparable" not in q.resources_caption(data)
+
+
+def test_resources_of_unlike_runs_are_called_so(tmp_path: Path) -> None:
+    for algo in ("trpo", "cpo", "scpo"):
+        train = {"num_envs": 64 if algo == "scpo" else 128}
+        write_run(tmp_path, algo=algo, train=train)
+    data = q.resources_answer(groups_of(tmp_path))
+    assert data is not None
+    assert "NOT comparable" in q.resources_caption(data)
+
+
+def test_curves_are_means_over_seeds_of_the_right_runs(tmp_path: Path) -> None:
+    values = {("scpo", 0): 1.0, ("scpo", 1): 3.0, ("scpo-subsample-resample", 0): 5.0}
+    for (label, seed), value in values.items():
+        write_run(tmp_path, "Drone-3DHazard-8", "scpo", seed, label=label, epochs=3,
+                  epoch=lambda i, v=value: {"return": v * i, "max_cost": v})  # fmt: skip
+    groups = groups_of(tmp_path)
+    data = q.subsampling_answer(groups)
+    assert data is not None
+    scpo, sub = data["curves"]
+    assert (scpo["name"], scpo["seeds"], sub["name"], sub["seeds"]) == ("SCPO", 2, "sub-sampled", 1)
+    assert scpo["mean"]["return"] == [2.0, 4.0, 6.0]
+    assert sub["mean"]["return"] == [5.0, 10.0, 15.0]
+    assert "SCPO: 2 seeds, 0.09 million steps; sub-sampled: 1 seed" in q.subsampling_caption(data)
+    most = q.maximum_answer(groups)
+    assert most is not None
+    (only,) = most["curves"]  # of SCPO as it is, not of a variant
+    assert only["mean"]["max_cost"] == [2.0, 2.0, 2.0]
+    assert "not here: Ant-Hazard-8, Walker-Hazard-8" in q.maximum_caption(most)
+
+
+def test_the_appendix_and_the_departures_take_their_own_variants(tmp_path: Path) -> None:
+    for algo, label in (("scpo", ""), ("scpo", "scpo-paper"), ("scpo", "scpo-eta-1"),
+                        ("trpo_lag", ""), ("trpo_lag", "trpo_lag-k10"), ("trpo", "")):  # fmt: skip
+        write_run(tmp_path, algo=algo, label=label or None, epochs=3)
+    groups = groups_of(tmp_path)
+    lagrangian, departures = q.lagrangian_answer(groups), q.departures_answer(groups)
+    assert lagrangian is not None
+    assert departures is not None
+    names = [curve["name"] for curve in lagrangian["curves"]]
+    assert names == ["SCPO", "TRPO-LAG-1", "TRPO-LAG-10"]
+    names = [curve["name"] for curve in departures["curves"]]
+    assert names == ["SCPO", "recovery fraction 1", "all of the paper's settings"]
+
+
+# Figures, commands, reports ----------------------------------------------------------------------
+
+
+def write_everything(root: Path) -> None:
+    """Runs of two epochs that answer all questions which need no policy."""
+    for spec in ablation_grid(ALL, seeds=(0, 1)).specs:
+        curves = learning(spec.algo, spec.seed, 4)
+
+        def epoch(i: int, curves: Any = curves) -> dict[str, Any]:
+            return curves(i) | bounds(0.1, 2.0, 3.0, J_hazard=0.05 * i, kl=0.01)
+
+        write_run(root, spec.suite, spec.algo, spec.seed, label=spec.label or None, epochs=4,
+                  epoch=epoch, **spec.algorithm)  # fmt: skip
+
+
+def test_every_figure_is_drawn_and_again_from_its_numbers_alone(tmp_path: Path) -> None:
+    runs, drawn, again = tmp_path / "runs", tmp_path / "runs/questions", tmp_path / "again"
+    write_everything(runs)
+    drawn.mkdir()
+    costs = ([0.0, 0.2, 0.0, 0.3, 0.0], [0.1, 0.0])
+    (drawn / "q3_targets.json").write_text(json.dumps(targets(recorded(*costs))))
+    (drawn / "figure1.json").write_text(json.dumps(episode(recorded(*costs))))
+    lines = draw_figures(runs, drawn, ALL)
+    keys = [question.key for question in q.QUESTIONS]
+    assert [line.split(":")[0] for line in lines] == keys
+    assert not [line for line in lines if "not drawn" in line]
+    for key in keys:
+        assert (drawn / f"{key}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (drawn / f"{key}.svg").read_text()
+    # What lies there is enough, and no policy was needed: two files were written by hand.
+    found = {answer.question.key: answer for answer in q.answers([], q.read_dumps([drawn]))}
+    assert list(found) == keys
+    for key in ("q3", "figure1"):
+        found[key].save(again)
+        assert (again / f"{key}.svg").read_text() == (drawn / f"{key}.svg").read_text()
+
+
+def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
+    write_run(tmp_path, algo="trpo", epochs=3)
+    lines = draw_figures(tmp_path, tmp_path / "questions", ["q2", "q3", "q4", "q5", "app"])
+    assert len(lines) == 6
+    for line in lines:
+        assert "not drawn, it needs" in line
+    assert any("runs of trpo, cpo and scpo" in line for line in lines)
+
+
+def test_the_command_draws_from_what_is_there_and_plans_without_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path, epochs=3)
+    out = ["--out", str(tmp_path)]
+    assert main(["bench", "ablations", "--questions", "q2,q4", "--figures-only", *out]) == 0
+    said = capsys.readouterr().out
+    assert "q2.png" in said and "q4: not drawn" in said
+    assert (tmp_path / "questions/q2.svg").exists()
+    empty = ["--out", str(tmp_path / "new"), "--steps", "60000", "--device", "cpu"]
+    assert main(["bench", "ablations", "--questions", "app", "--dry-run", *empty]) == 0
+    assert "8 runs: 8 to start" in capsys.readouterr().out
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_report_shows_the_questions_its_runs_answer(tmp_path: Path) -> None:
+    runs, out, small = (tmp_path / name for name in ("runs", "report", "small"))
+    for algo in ("scpo", "trpo", "cpo"):
+        values = bounds(0.1, 2.0, 3.0, J_hazard=0.05, kl=0.01)
+        write_run(runs, algo=algo, epochs=4, epoch=lambda i, v=values: v)
+    assert main(["report", str(runs), "--out", str(out), "--export", str(small)]) == 0
+    text = (out / "report.md").read_text()
+    titles = [line for line in text.splitlines() if line.startswith("### Q")]
+    assert [title[4:6] for title in titles] == ["Q2", "Q4", "Q5"]
+    assert (out / "pictures/q4.png").exists()
+    assert "questions</h2>" in (out / "index.html").read_text()
+    # The small form of the runs has too few metrics for Q4 and Q5: their numbers lie beside it.
+    assert [a.question.key for a in q.answers(groups_of(small), {})] == ["q2"]
+    assert [a.question.key for a in q.find_answers([small])] == ["q2", "q4", "q5"]
+
+
+def test_a_report_without_answers_has_no_such_section(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", algo="trpo", epochs=3)
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "report")]) == 0
+    assert "paper's questions" not in (tmp_path / "report/report.md").read_text()
+
+
+def test_damaged_numbers_are_named(tmp_path: Path) -> None:
+    write_run(tmp_path, epochs=3)
+    export_runs([tmp_path], tmp_path / "small")
+    (tmp_path / "small/questions").mkdir()
+    (tmp_path / "small/questions/q4.json").write_text('{"suite": ')
+    with pytest.raises(ValueError, match=r"q4\.json is damaged"):
+        q.find_answers([tmp_path / "small"])
