@@ -5,7 +5,7 @@
 
 or, the same from the command line:
 
-    statewise train gym:DockingCart-v0 --import own_environment --steps 100_000 --num-envs 20 \
+    statewise train gym:DockingCart-v0 --import own_environment --steps 300_000 --num-envs 20 \
         --steps-per-epoch 4000
 
 A cart on a rail has to come to rest at a dock. It must never go faster than 0.5 m/s, and never run
@@ -86,7 +86,7 @@ def main() -> None:
     statewise.train(
         "gym:DockingCart-v0",
         algo="scpo",
-        steps=100_000,
+        steps=300_000,
         num_envs=20,
         steps_per_epoch=4000,
         out="runs",
