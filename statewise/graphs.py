@@ -84,4 +84,4 @@ def minibatches(rows: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The rows `[steps, n]` of each tensor, step by step; on a GPU gathered now, all at once."""
     if rows.is_cuda:
         return zip(*(x[rows] for x in tensors), strict=True)
-    return (tuple(x[chosen] for x in tensors) for chosen in rows)
+    return (tuple(x.index_select(0, chosen) for x in tensors) for chosen in rows)

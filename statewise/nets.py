@@ -8,16 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import gaussian
+from statewise.core.tanh import tanh
 
 
 def mlp(inputs: int, hidden: Sequence[int], outputs: int, softplus: bool = False) -> nn.Sequential:
     """A tanh MLP with a linear head, or a positive one."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [nn.Linear(inputs, width), nn.Tanh()]
+        layers += [nn.Linear(inputs, width), Tanh()]
         inputs = width
     layers.append(nn.Linear(inputs, outputs))
     return nn.Sequential(*layers, nn.Softplus()) if softplus else nn.Sequential(*layers)
+
+
+class Tanh(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return tanh(x)
 
 
 class GaussianPolicy(nn.Module):

@@ -28,10 +28,17 @@ class EnvSpec:
     """Seconds of simulated time in one step."""
     blocks: Mapping[str, slice]
     """Where each named block of the observation lies."""
+    num_zeros: int = 0
+    """How many of the last numbers of an observation are always zero: networks need not read them."""
 
     @property
     def num_costs(self) -> int:
         return len(self.cost_names)
+
+    @property
+    def num_live(self) -> int:
+        """How many numbers of an observation may be other than zero: the first ones."""
+        return self.obs_size - self.num_zeros
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ class Settings:
     """Most iterations of the conjugate gradient."""
     cg_damping: float = 0.1
     """Added to the diagonal of the Fisher matrix."""
-    fisher_states: int = 8192
+    fisher_states: int = 4096
     """States, evenly spaced in the batch, that the Fisher matrix averages over; 0 takes all."""
     critic_iterations: int = 80
     """Adam steps for each critic in an epoch."""
@@ -158,7 +158,7 @@ class Algorithm:
         self.epoch = 0
         self.skipped = 0
         """Updates left out because something was not finite."""
-        self.inputs = spec.obs_size + (spec.num_costs if self.sees_maximum else 0)
+        self.inputs = spec.num_live + (spec.num_costs if self.sees_maximum else 0)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         """For everything drawn while updating."""
         self.start_inputs: Tensor | None = None
@@ -223,7 +223,8 @@ class Algorithm:
 
     def observe(self, obs: Tensor, cost_max: Tensor) -> Tensor:
         """Network inputs `[..., k]` from observations `[..., n]` and maxima `[..., m]`."""
-        return torch.cat([obs, cost_max], dim=-1) if self.sees_maximum else obs
+        live = obs[..., : self.spec.num_live]  # a weight on a zero is never used, and never learned
+        return torch.cat([live, cost_max], dim=-1) if self.sees_maximum else live
 
     @torch.no_grad()
     def act(self, step: Step, generator: torch.Generator | None) -> Act:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from statewise.core.tanh import tanh
+
 _ROWS_IN_CACHE = 4096
 """States per block on a CPU: a block's activations then stay in the cache from layer to layer."""
 
@@ -198,7 +200,7 @@ def _activations(
     """Inputs of every layer, and the slopes 1 - h² of the tanh outputs."""
     layers, slopes = [inputs], []
     for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-        output = torch.tanh(torch.addmm(bias, layers[-1], weight.T))
+        output = tanh(torch.addmm(bias, layers[-1], weight.T))
         layers.append(output)
         slopes.append(1.0 - output.square())
     return layers, slopes

@@ -49,10 +49,10 @@ class GoalTask:
             sizes["hazard_lidar"] = bins
         if self.num_pillars:
             sizes["pillar_lidar"] = lidar.PLANAR_BINS
-        self._zeros = 0
+        self.num_zeros = 0
         if not compact and not robot.spatial:
             sizes |= dict.fromkeys(UNUSED_LIDARS, lidar.PLANAR_BINS)
-            self._zeros = len(UNUSED_LIDARS) * lidar.PLANAR_BINS
+            self.num_zeros = len(UNUSED_LIDARS) * lidar.PLANAR_BINS
         self.blocks = _slices(sizes)
         self.obs_size = sum(sizes.values())
 
@@ -91,8 +91,8 @@ class GoalTask:
             parts.append(volume[:, self._hazards].amax(dim=1))
         if self.num_pillars:
             parts.append(planar[:, self._pillars].amax(dim=1))
-        if self._zeros:
-            parts.append(sensors.new_zeros(len(sensors), self._zeros))
+        if self.num_zeros:
+            parts.append(sensors.new_zeros(len(sensors), self.num_zeros))
         return torch.cat(parts, dim=1)
 
     def _clearance(self, sensors: Tensor, centres: Tensor) -> Tensor:

@@ -73,6 +73,7 @@ class VecEnv:
             max_episode_steps=self.suite.max_episode_steps,
             control_dt=scene.model.opt.timestep * SUBSTEPS,
             blocks=self.task.blocks,
+            num_zeros=self.task.num_zeros,
         )
         self._faults = 0
         self._device_faults = torch.zeros(2, dtype=torch.long, device=self.device)

@@ -168,7 +168,7 @@ def describe_environment() -> dict[str, Any]:
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "gpu": gpu,
-        "command": sys.argv,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
 
 
@@ -177,10 +177,13 @@ def _finite(value: Any) -> bool:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree statewise runs from, if it does."""
+    """The commit of the source tree statewise runs from, if it does.
+
+    A copy without its `.git` can be told in the environment variable STATEWISE_COMMIT.
+    """
     source = Path(__file__).resolve().parents[2]
     if not (source / ".git").exists():
-        return None
+        return os.environ.get("STATEWISE_COMMIT")
     run = subprocess.run(
         ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12"],
         capture_output=True,

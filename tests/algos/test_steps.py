@@ -5,8 +5,10 @@ import pytest
 import torch
 from test_algorithms import make, safe
 
+from statewise.algos import get_algorithm
 from statewise.algos.estimates import AGES, estimate
 from statewise.algos.steps import within
+from statewise.envs.vec_env import make_env
 from statewise.graphs import Graphed
 
 
@@ -71,3 +73,14 @@ def test_on_a_gpu_a_graphed_function_gives_the_same_as_called() -> None:
         (out,) = graphed(torch.full((4,), float(i), device="cuda"))
         assert float(weight[0]) == 1 + i * (i + 1) / 2
         assert float(out[0]) == float(weight[0]) * i
+
+
+def test_networks_do_not_read_what_is_always_zero() -> None:
+    env = make_env("Point-Hazard-1", 2)
+    zeros = env.spec.num_zeros
+    assert zeros == 32 and env.spec.num_live == env.spec.obs_size - 32
+    step = env.reset(0)
+    assert torch.equal(step.obs[:, -zeros:], torch.zeros(2, zeros))
+    algo = get_algorithm("scpo")(env.spec, get_algorithm("scpo").settings_class(), 1, 0)
+    assert algo.observe(step.obs, step.cost_max).shape == (2, env.spec.num_live + 1)
+    assert algo.act(step, None).action.shape == (2, env.spec.action_size)
