@@ -41,6 +41,7 @@ from statewise.envs.render import (
 from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
 from statewise.envs.vec_env import VecEnv, make_env
+from statewise.sim.backend import GpuError, MissingPackage
 from statewise.training import api
 from statewise.training.checkpoint import write_atomically
 from statewise.training.evaluate import Evaluation
@@ -344,7 +345,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             description="Reinforcement learning for robots that must be safe at every step.",
         )  # fmt: skip
         command.run()
-    except (ValueError, DrawError, OSError) as error:
+    except (ValueError, DrawError, GpuError, MissingPackage, OSError) as error:
         line = " ".join(str(error).split())
         console = Console(stderr=True, soft_wrap=True, highlight=False)
         console.print(f"[bold red]error:[/bold red] {escape(line)}")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from statewise import PAPER_SUITES, __version__, make_env, robot_names
 from statewise.cli import COMMANDS, main
@@ -116,6 +117,21 @@ def test_unknown_suite_leaves_the_process_with_status_2_and_no_traceback() -> No
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "Point-Hazard-8" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "Point-Hazard-8", "--device", "cuda"]) == 2
+    assert "needs a CUDA GPU, and none is to be found here" in capsys.readouterr().err
+
+
+def test_missing_packages_of_a_gpu_are_said_with_the_install_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "statewise.sim.gpu", raising=False)
+    monkeypatch.setitem(sys.modules, "mujoco_warp", None)
+    assert main(["train", "Point-Hazard-8", "--device", "cuda"]) == 2
+    assert "pip install 'statewise[gpu]'" in capsys.readouterr().err
 
 
 def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import statewise
 from statewise import VecEnv
 from statewise.envs import layouts
 from statewise.envs.suites import parse_suite
-from statewise.sim.backend import Simulator, make_simulator
+from statewise.sim.backend import GpuError, Simulator, make_simulator
 from statewise.sim.scene import Scene, build_scene
 
 GPU = torch.cuda.is_available()
@@ -472,5 +472,5 @@ def test_worlds_that_do_not_fit_the_memory_are_refused_with_a_number_that_does(
 
     monkeypatch.setattr(gpu.WarpSim, "_prepare", full)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Card)
-    with pytest.raises(gpu.GpuError, match=r"64 worlds do not fit the 80 GiB.*about \d{6,} do"):
+    with pytest.raises(GpuError, match=r"64 worlds do not fit the 80 GiB.*about \d{6,} do"):
         make_simulator(scene_of("Point-Hazard-8"), 64, DEVICE)

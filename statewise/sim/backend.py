@@ -45,6 +45,10 @@ class Simulator(Protocol):
     def data(self, world: int) -> mujoco.MjData: ...
 
 
+class GpuError(RuntimeError):
+    """A GPU cannot be used as asked; the message says what to do."""
+
+
 class MissingPackage(ImportError):
     """A device was asked for whose packages are not installed."""
 

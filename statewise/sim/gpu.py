@@ -21,6 +21,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from statewise.sim.backend import GpuError
 from statewise.sim.scene import SUBSTEPS, Scene
 
 log = logging.getLogger("statewise")
@@ -90,10 +91,6 @@ def _faults_kernel(
             bits = bits | wp.static(_BAD_STATE)
     fault[world] = bits != 0
     reason[world] = reason[world] | bits
-
-
-class GpuError(RuntimeError):
-    """The GPU backend cannot run as asked; the message says what to do."""
 
 
 class WarpSim:
