@@ -94,14 +94,18 @@ def summary_table(paths: Sequence[Path]) -> Table:
     for name in columns:
         table.add_column(name.replace("_", " "), justify="right")
     rows = [[m[name] for name in columns] for m in last]
-    whole = [row for row in rows if None not in row]
-    if whole:
-        rows.append([sum(column) / len(whole) for column in zip(*whole, strict=True)])
+    rows.append([_mean(column) for column in zip(*rows, strict=True)])
     labels = [path.name.removeprefix("seed-") for path in paths] + ["mean"]
-    for label, row in zip(labels, rows, strict=False):
+    for label, row in zip(labels, rows, strict=True):
         shown = ["-" if x is None else f"{x:,.0f}" if x > 1000 else f"{x:.4g}" for x in row]
         table.add_row(label, *shown)
     return table
+
+
+def _mean(column: Sequence[float | None]) -> float | None:
+    """Of seeds of which all have the number: none where no episode ended in one's last epoch."""
+    known = [x for x in column if x is not None]
+    return sum(known) / len(known) if len(known) == len(column) else None
 
 
 def resume(path: str | Path, quiet: bool = False) -> Path:

@@ -1,0 +1,61 @@
+"""Several seeds in the same worlds: each run is what it would have been alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_runs import SMALL, metrics
+
+import statewise
+from statewise.algos import get_algorithm
+from statewise.cli import main
+from statewise.training import api
+from statewise.training.lock import RunLockedError, lock_run
+from statewise.training.loop import TrainSettings
+
+TRAIN = {k: v for k, v in SMALL.items() if k not in ("quiet", "hidden", "critic_iterations")}
+OWN: dict[str, Any] = {k: SMALL[k] for k in ("hidden", "critic_iterations")}
+
+
+def train_seeds(out: Path, *seeds: int, **changed: Any) -> list[Path]:
+    settings = TrainSettings("Point-Hazard-8", out=str(out), **(TRAIN | changed))
+    own = get_algorithm("scpo").settings_class(**OWN)
+    return api.train_seeds(settings, own, seeds, quiet=True)
+
+
+def test_each_seed_gives_the_run_it_gives_alone(tmp_path: Path) -> None:
+    together = train_seeds(tmp_path / "together", 3, 4)
+    for path, seed in zip(together, (3, 4), strict=True):
+        alone = statewise.train("Point-Hazard-8", seed=seed, out=str(tmp_path / "alone"), **SMALL)
+        assert metrics(path) == metrics(alone)
+
+
+def test_finished_seeds_are_left_alone_and_the_others_trained(tmp_path: Path) -> None:
+    (first,) = train_seeds(tmp_path, 0)
+    before = (first / "metrics.jsonl").read_bytes()
+    assert len(train_seeds(tmp_path, 0, 1)) == 2
+    assert (first / "metrics.jsonl").read_bytes() == before
+    assert len(metrics(tmp_path / "Point-Hazard-8" / "scpo" / "seed-1")) == 10
+
+
+def test_runs_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
+    train_seeds(tmp_path, 0)
+    with pytest.raises(ValueError, match="made with other settings"):
+        train_seeds(tmp_path, 0, steps=3200)
+
+
+def test_a_summary_of_the_seeds_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--steps", "1600", "--steps-per-epoch", "160", "--num-envs", "8", "--no-tensorboard"]
+    command = ["train", "Point-Hazard-8", "--seeds", "0..1", "--out", str(tmp_path), *options]
+    assert main([*command, "--critic-iterations", "3"]) == 0
+    table = capsys.readouterr().out.split("finished: ")[-1]
+    for word in ("seed", "return", "max cost", "mean"):
+        assert word in table
+
+
+def test_a_run_that_is_being_written_cannot_be_resumed_beside_it(tmp_path: Path) -> None:
+    (run,) = train_seeds(tmp_path, 0)
+    with lock_run(run), pytest.raises(RunLockedError, match="another process"):
+        api.resume(run, quiet=True)
