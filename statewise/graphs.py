@@ -24,8 +24,8 @@ class Graphed:
 
     On a CPU it is called as it is. On a GPU the first call with inputs of given shapes runs as it
     is too (libraries set themselves up in it), the second records, later ones replay. The function
-    may read and write other tensors, such as weights, as long as they stay where they are: call
-    `forget` when they are replaced. It must not read anything back to the host. The outputs are
+    may read and write other tensors, such as weights, as long as they stay where they are: where
+    they are replaced, make a new one. It must not read anything back to the host. The outputs are
     valid until the next call.
     """
 
@@ -48,10 +48,6 @@ class Graphed:
             mine.copy_(given)
         recording.graph.replay()
         return recording.outputs
-
-    def forget(self) -> None:
-        """Record anew on the next call."""
-        self._recordings.clear()
 
     def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
         mine = tuple(x.detach().clone() for x in inputs)
