@@ -24,7 +24,7 @@ Report = Callable[[Sequence[Run], str], None]
 POLL_SECONDS = 0.1
 REPORT_SECONDS = 0.5
 RUNS_PER_GPU = 3
-"""Three processes on one GPU had about 1.4 times the throughput of one; others were not tried."""
+"""Three processes on one H200 had 1.2 times the throughput of one; others were not tried."""
 STOPPING = "stopping: every run saves at the end of its epoch; Ctrl-C again stops at once"
 
 
