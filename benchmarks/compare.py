@@ -57,11 +57,16 @@ def train(args: Args, value: str, seed: int) -> Epochs:
     """The epochs of one run, trained now if it is not there."""
     out = args.out / f"{args.setting}-{value}"
     run = out / args.suite / args.algo / f"seed-{seed}"
-    if not (run / "config.json").exists():
+    if (run / "config.json").exists():
+        statewise.resume(run)  # nothing to do if it is finished
+    else:
         varied = {"num_envs": args.num_envs, args.setting: ast.literal_eval(value)}
         statewise.train(args.suite, args.algo, seed=seed, steps=args.steps, out=str(out),
                         device=args.device, **varied)  # fmt: skip
-    return [m for m in RunFolder.open(run).metrics() if m["steps"] <= 1.02 * args.steps]
+    epochs = RunFolder.open(run).metrics()
+    if abs(epochs[-1]["steps"] - args.steps) > 0.05 * args.steps:
+        raise SystemExit(f"{run} has {epochs[-1]['steps']:,} steps: choose another --out")
+    return epochs
 
 
 def last(lines: Epochs, name: str) -> float:

@@ -8,6 +8,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import mujoco
 import pytest
@@ -17,10 +18,12 @@ from torch import Tensor
 
 import statewise
 from statewise import VecEnv
+from statewise.algos import get_algorithm
 from statewise.envs import layouts
 from statewise.envs.suites import parse_suite
 from statewise.sim.backend import GpuError, Simulator, make_simulator
 from statewise.sim.scene import Scene, build_scene
+from statewise.training.loop import Training, TrainSettings
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "warp-cpu"
@@ -474,3 +477,23 @@ def test_worlds_that_do_not_fit_the_memory_are_refused_with_a_number_that_does(
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Card)
     with pytest.raises(GpuError, match=r"64 worlds do not fit the 80 GiB.*about \d{6,} do"):
         make_simulator(scene_of("Point-Hazard-8"), 64, DEVICE)
+
+
+# Training --------------------------------------------------------------------------------------
+
+
+def test_a_run_on_the_device_is_saved_resumed_and_evaluated_on_the_cpu(tmp_path: Path) -> None:
+    settings = TrainSettings(
+        "Point-Hazard-1", steps=960, steps_per_epoch=160, num_envs=8, device=DEVICE,
+        out=str(tmp_path), checkpoint_every=2, tensorboard=False,
+    )  # fmt: skip
+    own = get_algorithm("scpo").settings_class(hidden=(8,), critic_iterations=3)
+    whole = Training.start(settings, own)
+    for _ in range(4):
+        whole.run_epoch()
+    again = Training.resume(whole.folder.path)
+    assert again.epoch == 4
+    mine, other = whole.run_epoch(), again.run_epoch()
+    if not GPU:  # there sums are taken in another order each time
+        assert mine["return"] == other["return"] and mine["kl"] == other["kl"]
+    assert statewise.evaluate(whole.folder.path, episodes=4).episodes == 4

@@ -462,6 +462,23 @@ def test_runs_of_one_name_from_two_folders_are_both_exported(tmp_path: Path) -> 
     assert len(groups_of(tmp_path / "results")) == 2
 
 
+def test_a_second_export_never_replaces_other_runs(tmp_path: Path) -> None:
+    for name, kl in (("one", 0.02), ("two", 0.01)):
+        write_run(tmp_path / name, target_kl=kl)
+        export_runs([tmp_path / name], tmp_path / "out")
+        export_runs([tmp_path / name], tmp_path / "out")  # the same again is the same folder
+    kept = read_runs([tmp_path / "out"]).runs
+    assert sorted(run.config["algorithm"]["target_kl"] for run in kept) == [0.01, 0.02]
+
+
+def test_an_export_tells_nothing_of_the_disk_it_was_on(tmp_path: Path) -> None:
+    private = {"command": [str(tmp_path / "cli.py"), "train"]}
+    write_run(tmp_path / "runs", train={"out": str(tmp_path)}, environment=ENVIRONMENT | private)
+    export_runs([tmp_path / "runs"], tmp_path / "out")
+    for path in (tmp_path / "out").rglob("*.json*"):
+        assert str(tmp_path) not in path.read_text(), path
+
+
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", label="<i>a&b", epochs=20)
     figure = tmp_path / "figure.png"

@@ -277,7 +277,8 @@ class Algorithm:
         ]
         sets = pools or [torch.arange(len(inputs), device=self.device)]
         most = (self.settings.critic_batch or len(inputs)) // len(sets)
-        share = min(most, *(len(rows) for rows in sets))
+        # Of a small pool rows are drawn again and again: what is recorded has to keep its shape.
+        share = most if pools else min(most, len(inputs))
         steps = self.settings.critic_iterations
         rows = torch.cat([self.draw(r, share, steps) for r in sets], dim=1)
         weights = torch.ones(len(inputs), device=self.device) if weights is None else weights
@@ -311,8 +312,8 @@ class Algorithm:
         return self.graphs[names]
 
     def draw(self, rows: Tensor, count: int, times: int = 1) -> Tensor:
-        """`[times, count]` of the rows at random (repeats are possible), or all if no more."""
-        if len(rows) <= count:
+        """`[times, count]` of the rows at random (repeats are possible), or all if that many."""
+        if len(rows) == count:
             return rows.expand(times, -1)
         shape = (times, count)
         return rows[torch.randint(len(rows), shape, generator=self.generator, device=self.device)]
@@ -339,12 +340,18 @@ class Algorithm:
             "extra": self.extra_state(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_policy(self, state: dict[str, Any]) -> None:
+        """What acting needs of a `state_dict`, from whatever device it was saved on."""
         if state["algo"] != self.name:
             raise ValueError(f"the saved state is of {state['algo']!r}, this is {self.name!r}")
         self.epoch, self.skipped = state["epoch"], state["skipped"]
         for name, module in self.modules().items():
             module.load_state_dict(state["modules"][name])
+        self.load_extra_state(state["extra"])
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on exactly from a `state_dict` of the same kind of device."""
+        self.load_policy(state)
         for name, optimizer in self.optimizers.items():
             # Adam keeps the tensors it is given, and they may be another algorithm's.
             optimizer.load_state_dict(copy.deepcopy(state["optimizers"][name]))
@@ -352,7 +359,6 @@ class Algorithm:
         self.generator.set_state(state["generator"].cpu())
         start = state["start_inputs"]
         self.start_inputs = None if start is None else start.to(self.device)
-        self.load_extra_state(state["extra"])
 
 
 def _all_finite(module: nn.Module) -> bool:

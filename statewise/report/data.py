@@ -98,7 +98,7 @@ def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
         name = out / run.suite.replace(":", "-").replace("/", "-") / run.label
         folder = name / f"seed-{run.seed}"
         number = 2
-        while folder in written:  # other settings, or another machine, under the same name
+        while folder in written or _taken(folder, run):  # other settings under the same name
             folder = name / f"seed-{run.seed}-{number}"
             number += 1
         _export(run, folder)
@@ -239,12 +239,28 @@ def _export(run: RunData, folder: Path) -> None:
         lines.append(json.dumps(row, separators=(",", ":")) + "\n")
     summary = run.summary.as_dict() | {"notes": run.notes}
     for name, content in (
-        ("config.json", json.dumps(run.config, indent=1) + "\n"),
-        ("environment.json", json.dumps(run.environment, indent=1) + "\n"),
+        ("config.json", json.dumps(_public_config(run), indent=1) + "\n"),
+        ("environment.json", json.dumps(_public_environment(run), indent=1) + "\n"),
         (SUMMARY, json.dumps(summary, indent=1) + "\n"),
         ("metrics.jsonl", "".join(lines)),
     ):
         write_atomically(folder / name, content.encode())
+
+
+def _public_config(run: RunData) -> dict[str, Any]:
+    """The settings without the folder they were on somebody's disk in."""
+    return run.config | {"train": run.config["train"] | {"out": "runs"}}
+
+
+def _public_environment(run: RunData) -> dict[str, Any]:
+    """Versions, hardware and commit; the command may hold private paths."""
+    return {name: value for name, value in run.environment.items() if name != "command"}
+
+
+def _taken(folder: Path, run: RunData) -> bool:
+    """Whether another run was exported to the folder before: this one must not replace it."""
+    there = folder / "config.json"
+    return there.exists() and json.loads(there.read_text()) != _public_config(run)
 
 
 def _short(value: float) -> float | None:

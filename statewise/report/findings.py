@@ -190,7 +190,7 @@ def _trpo_as_paper(trpo: Group | None) -> Check:
             word = _WORDS.get(metric, "return")
             apart.append(f"{word} {number(ours)} against {paper_text(trpo.suite, 'trpo', metric)}")
     if not apart:
-        return Check("trpo", True, "TRPO lands on the paper's TRPO: its return within 5 %, its "
+        return Check("trpo", True, "TRPO lands on the paper's TRPO: at least 95 % of its return, "
                                    "costs within a factor of 1.5.")  # fmt: skip
     return Check("trpo", False, f"TRPO is not the paper's TRPO ({', '.join(apart)}): compare the "
                                 f"algorithms with each other here, not with the paper.")  # fmt: skip

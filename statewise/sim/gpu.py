@@ -262,7 +262,6 @@ class WarpSim:
 
     def _advance(self) -> None:
         """One control step, and sensors that speak of the newest state."""
-        self._d.overflow.zero_()
         flags = self._m.opt.disableflags
         self._m.opt.disableflags = flags | _NO_SENSORS  # only the last ones are read
         for _ in range(SUBSTEPS):
@@ -270,6 +269,7 @@ class WarpSim:
         self._m.opt.disableflags = flags
         mjw.forward(self._m, self._d)
         self._find_faults()
+        self._d.overflow.zero_()  # only now: what the look after a reset left counts in this step
 
     def _look(self) -> None:
         """Sensors of the current state. The state itself is not touched."""

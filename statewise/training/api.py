@@ -14,6 +14,7 @@ from rich.table import Table
 from statewise.algos import get_algorithm
 from statewise.algos.base import Settings
 from statewise.training import loop
+from statewise.training.collect import Env
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
 from statewise.training.lock import lock_run
@@ -69,20 +70,25 @@ def train_seeds(
     paths = []
     for seed in seeds:
         one = dataclasses.replace(settings, seed=seed)
-        if (one.folder / "config.json").exists():
-            training = Training.resume(one.folder, env)
-            if (training.settings, training.algo.settings) != (one, algo_settings):
-                raise ValueError(
-                    f"the run {one.folder} was made with other settings: choose another --out"
-                )
-        else:
-            training = Training.start(one, algo_settings, env)
         with lock_run(one.folder):
+            training = _open(one, algo_settings, env)
             paths.append(go(training, quiet))
         if not training.finished:  # stopped by Ctrl-C: not on to the next one
             break
     Console(quiet=quiet).print(summary_table(paths))
     return paths
+
+
+def _open(settings: TrainSettings, algo_settings: Settings, env: Env) -> Training:
+    """The run of these settings: where it stopped, or from the start."""
+    if not (settings.folder / "config.json").exists():
+        return Training.start(settings, algo_settings, env)
+    there = loop.read_config(RunFolder.open(settings.folder).config())
+    if there != (settings, algo_settings):
+        raise ValueError(
+            f"the run {settings.folder} was made with other settings: choose another --out"
+        )
+    return Training.resume(settings.folder, env)
 
 
 def summary_table(paths: Sequence[Path]) -> Table:

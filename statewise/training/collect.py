@@ -143,8 +143,11 @@ class Collector:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env.load_state_dict(state["env"])
         self.generator.set_state(state["generator"].cpu())
-        self._step = Step(**state["step"])
-        self._age, self._return, self._cost = state["age"], state["return"], state["cost"]
+        device = self.env.device
+        self._step = Step(**{name: x.to(device) for name, x in state["step"].items()})
+        self._age, self._return, self._cost = (
+            state[name].to(device) for name in ("age", "return", "cost")
+        )
         fresh = getattr(self.env, "fresh_step", lambda: None)()
         if fresh is not None:  # the worlds could not be restored, and began new episodes
             self._step = fresh

@@ -21,6 +21,7 @@ from statewise.algos import Algorithm, get_algorithm
 from statewise.algos.base import Settings
 from statewise.envs.imports import import_env, import_modules
 from statewise.envs.vec_env import make_env
+from statewise.sim.backend import GpuError
 from statewise.training import checkpoint
 from statewise.training.collect import Collector, Env, Episodes
 from statewise.training.run_folder import RunFolder
@@ -53,6 +54,8 @@ class TrainSettings:
     """cpu, cuda (or cuda:1, ...), or auto: a GPU if there is one and MuJoCo Warp is installed."""
     deterministic: bool = False
     """Make physics on a GPU repeatable, which costs time; on the CPU it always is."""
+    contact_room: float = 1.0
+    """Factor on a GPU's room for contacts; raise it if faults say that it is full."""
     threads: int = 0
     """Physics threads; 0: all cores."""
     compact: bool = False
@@ -152,8 +155,10 @@ class Training:
             self.env.spec, algo_settings, settings.epochs, settings.seed, str(self.env.device)
         )
         self.collector = Collector(self.env, self.algo, settings.seed + 1)
+        self._old_faults = 0
         if env is not None:  # it may have been used: start as a new one would
             self.collector.begin(settings.seed)
+            self._old_faults = env.faults
         self.epoch = 0
         self.steps = 0
         self.seconds = 0.0
@@ -186,7 +191,7 @@ class Training:
         settings, algo_settings = read_config(folder.config())
         training = cls(settings, algo_settings, folder, env)
         if checkpoint.latest(folder.checkpoints):
-            _, state = folder.load(str(training.env.device))
+            _, state = folder.load()
             training.load_state_dict(state)
         folder.rewind(training.epoch)
         log.info("continuing %s after epoch %d", path, training.epoch)
@@ -232,7 +237,7 @@ class Training:
             "episodes": len(episodes),
             "running_episodes": int((~rollout.ended[-1]).sum()),
             "timeouts": int((~episodes.terminated).sum()),
-            "sim_faults": self.env.faults,
+            "sim_faults": self.env.faults - self._old_faults,
             "return": _mean(episodes.returns),
             "return_std": _std(episodes.returns),
             "episode_length": _mean(episodes.length.float()),
@@ -277,6 +282,7 @@ class Training:
             "seconds": self.seconds,
             "cost_total": self.cost_total,
             "best": self.best,
+            "old_faults": self._old_faults,
             "algo": self.algo.state_dict(),
             "collector": self.collector.state_dict(),
         }
@@ -286,6 +292,7 @@ class Training:
         self.cost_total, self.best = state["cost_total"], state["best"]
         self.algo.load_state_dict(state["algo"])
         self.collector.load_state_dict(state["collector"])
+        self._old_faults = state["old_faults"]
 
 
 def run(training: Training, report: Callable[[dict[str, Any]], None]) -> bool:
@@ -297,7 +304,16 @@ def run(training: Training, report: Callable[[dict[str, Any]], None]) -> bool:
         training.save()  # so that a run killed in its first epochs can be resumed too
     with _stop_on_interrupt() as stopped:
         while not training.finished and not stopped():
-            report(training.run_epoch())
+            try:
+                metrics = training.run_epoch()
+            except torch.OutOfMemoryError as error:
+                raise GpuError(
+                    f"the GPU has too little memory for epochs of "
+                    f"{training.settings.steps_per_epoch} steps in {training.settings.num_envs} "
+                    f"worlds: lower --steps-per-epoch or --num-envs, or stop what else is on it "
+                    f"({error})"
+                ) from error
+            report(metrics)
     if not training.finished:
         training.save()
     training.folder.close()
@@ -340,6 +356,7 @@ def build_env(settings: TrainSettings) -> Env:
         settings.continuing,
         settings.threads,
         deterministic=settings.deterministic,
+        contact_room=settings.contact_room,
     )
 
 

@@ -108,7 +108,7 @@ def load_policy(path: str | Path, best_safe: bool = False) -> Policy:
     settings, algo_settings = read_config(folder.config())
     spec = _spec(folder.config())
     algo = get_algorithm(settings.algo)(spec, algo_settings, settings.epochs, settings.seed)
-    algo.load_state_dict(state["algo"])
+    algo.load_policy(state["algo"])
     return Policy(algo, settings)
 
 

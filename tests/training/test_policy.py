@@ -135,3 +135,12 @@ def test_episodes_that_run_across_rollouts_are_summed_whole() -> None:
         expected += total[over].tolist()
         total[over] = 0.0
     assert finished == pytest.approx(expected)
+
+
+def test_a_policy_trained_on_a_gpu_is_used_without_one(run: Path) -> None:
+    trained = statewise.load_policy(run).algo
+    state = trained.state_dict()
+    state["generator"] = torch.zeros(16, dtype=torch.uint8)  # what a GPU's generator saves
+    fresh = get_algorithm("scpo")(trained.spec, trained.settings, trained.epochs, seed=9)
+    fresh.load_policy(state)
+    assert torch.equal(fresh.policy.flat(), trained.policy.flat())

@@ -57,5 +57,10 @@ def test_a_summary_of_the_seeds_is_printed(
 
 def test_a_run_that_is_being_written_cannot_be_resumed_beside_it(tmp_path: Path) -> None:
     (run,) = train_seeds(tmp_path, 0)
-    with lock_run(run), pytest.raises(RunLockedError, match="another process"):
-        api.resume(run, quiet=True)
+    before = (run / "metrics.jsonl").read_bytes()
+    with lock_run(run):
+        with pytest.raises(RunLockedError, match="another process"):
+            api.resume(run, quiet=True)
+        with pytest.raises(RunLockedError, match="another process"):
+            train_seeds(tmp_path, 0)
+    assert (run / "metrics.jsonl").read_bytes() == before
