@@ -28,10 +28,6 @@ log = logging.getLogger("statewise")
 wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)  # it tells of every kernel it loads
 wp.init()
 
-SOLVER_ITERATIONS: int | None = None
-"""Most iterations of the constraint solver in a substep; None: the model's own. In a graph its loop
-ends when the last world has converged, so a limit cuts what the slowest world costs all others."""
-
 _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _HUGE = 1e10  # beyond it the CPU backend calls a state bad
 _POSES = 256
@@ -306,8 +302,6 @@ def _for_warp(model: mujoco.MjModel) -> mujoco.MjModel:
     """A copy that Warp takes: it refuses a flag for what it never does, to put a world back."""
     model = copy.copy(model)
     model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-    if SOLVER_ITERATIONS is not None:
-        model.opt.iterations = SOLVER_ITERATIONS
     return model
 
 
