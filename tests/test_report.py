@@ -23,7 +23,7 @@ from statewise.report.groups import Group, command, group_runs
 from statewise.report.markdown import markdown
 from statewise.report.page import page
 from statewise.report.paper import paper_results
-from statewise.report.ranking import bootstrap, rank
+from statewise.report.ranking import bootstrap, rank, ranking_tables
 from statewise.report.table import Table, interval_text, number, percent, spread
 from statewise.report.tables import (
     mean_interval,
@@ -192,6 +192,22 @@ def test_the_ranking_divides_by_trpo_of_the_same_suite(tmp_path: Path) -> None:
     assert scpo.paper["episode_cost"] == pytest.approx((0.1427 / 0.5413 + 0.0327 / 0.1869) / 2)
 
 
+def test_rows_of_a_ranking_are_over_the_same_suites(tmp_path: Path) -> None:
+    for suite, algos in (("Point-Hazard-8", ("trpo", "scpo", "cpo")),
+                         ("Point-Pillar-4", ("trpo", "scpo"))):  # fmt: skip
+        for algo in algos:
+            write_run(tmp_path, suite, algo)
+    all_three, both_suites = ranking_tables(groups_of(tmp_path))
+    assert all_three.caption == "Ranking over 1 suite" and len(all_three.rows) == 3
+    assert both_suites.caption == "Ranking over 2 suites" and len(both_suites.rows) == 2
+
+
+def test_algorithms_with_the_same_suites_have_one_ranking(tmp_path: Path) -> None:
+    for algo in ("trpo", "scpo"):
+        write_run(tmp_path, algo=algo)
+    assert len(ranking_tables(groups_of(tmp_path))) == 1
+
+
 def test_the_paper_is_in_the_package() -> None:
     rows = paper_results()
     assert len(rows) == 14 * 9
@@ -333,7 +349,7 @@ def test_if_no_run_is_finished_the_report_says_so_first_and_judges_nothing(tmp_p
     write_run(tmp_path, algo="trpo", done=7)
     report = assemble(read_runs([tmp_path]))
     assert report.flags[0].startswith("No run is finished")
-    assert not report.ranking.rows
+    assert not report.rankings
     assert set(verdicts(tmp_path).values()) == {None}
     assert "SCPO (unfinished: 5 of 20 epochs)" in markdown(report)
 

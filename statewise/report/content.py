@@ -13,7 +13,7 @@ from statewise.report.groups import Group, group_runs, mixed_labels
 from statewise.report.notes import Notes, read_notes
 from statewise.report.paper import NAMES
 from statewise.report.provenance import groups_table, machines_table
-from statewise.report.ranking import rank, ranking_table
+from statewise.report.ranking import ranking_tables
 from statewise.report.table import Table
 from statewise.report.tables import metrics_table, resources_table, safety_table, seeds_table
 
@@ -75,7 +75,7 @@ class Report:
     """What is wrong with the input"""
     groups: tuple[Group, ...]
     findings: tuple[SuiteFindings, ...]
-    ranking: Table
+    rankings: tuple[Table, ...]
     checks: Table
     suites: tuple[SuiteReport, ...]
     provenance: tuple[Table, ...]
@@ -104,7 +104,7 @@ def assemble(
         flags=tuple(_flags(reading, groups, notes)),
         groups=tuple(groups),
         findings=tuple(findings),
-        ranking=ranking_table(rank(groups)),
+        rankings=ranking_tables(groups),
         checks=checks_table(findings),
         suites=tuple(suites),
         provenance=(groups_table(groups), machines_table(groups)),

@@ -19,7 +19,7 @@ def markdown(report: Report) -> str:
         *_list("**About the input**", report.flags),
         report.notes.overview,
         *_failures(report),
-        table_markdown(report.ranking),
+        *(table_markdown(table) for table in report.rankings),
         table_markdown(report.checks),
     ]
     for suite in report.suites:

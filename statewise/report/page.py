@@ -92,8 +92,8 @@ def _summary(report: Report) -> str:
                      f'<ul class="columns">{lines}</ul></div>')  # fmt: skip
     else:
         parts.append('<div class="box good"><p>No claim that could be judged fails.</p></div>')
-    if report.ranking.rows:
-        parts.append(table_html(report.ranking))
+    if report.rankings:
+        parts += [table_html(table) for table in report.rankings]
     else:
         parts.append('<p class="soft">No ranking: it needs finished runs of TRPO.</p>')
     parts.append(table_html(report.checks))

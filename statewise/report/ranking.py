@@ -59,8 +59,25 @@ def rank(groups: Sequence[Group]) -> list[Rank]:
     return sorted(ranks, key=_by_cost_rate)
 
 
+def ranking_tables(groups: Sequence[Group]) -> tuple[Table, ...]:
+    """Rankings in which all rows are over the same suites: those that all algorithms share, and,
+    where some have more, those that the algorithms with the most suites share."""
+    ranks = rank(groups)
+    if not ranks:
+        return ()
+    most = max(len(r.suites) for r in ranks)
+    tables: list[tuple[set[str], Table]] = []
+    for chosen in (ranks, [r for r in ranks if len(r.suites) == most]):
+        shared = set.intersection(*(set(r.suites) for r in chosen))
+        algos = {r.algo for r in chosen}
+        members = [g for g in groups if g.suite in shared and g.algo in algos]
+        if shared and not (tables and most == len(tables[0][0])):
+            tables.append((shared, ranking_table(rank(members))))
+    return tuple(table for _, table in tables)
+
+
 def ranking_table(ranks: Sequence[Rank]) -> Table:
-    """The ranking, with its intervals as numbers and as strips."""
+    """A ranking, with its intervals as numbers and as strips."""
     columns = [Column("algorithm", numeric=False), Column("suites")]
     columns += [Column(_TITLES[metric], strips=True) for metric in METRICS]
     ranges = {metric: _range(ranks, metric) for metric in METRICS}
@@ -73,15 +90,12 @@ def ranking_table(ranks: Sequence[Rank]) -> Table:
         "Interquartile mean over suites and seeds, with 95 % intervals (bootstrap of the seeds "
         "within each suite; none for one seed). Return and episode cost over the last 5 % of "
         "epochs, cost rate over the whole training; each divided by the mean of our TRPO in the "
-        "same suite with the same settings. Hollow marks: the same number from the paper's tables."
+        "same suite with the same settings. Hollow marks: the same from the paper's tables, which "
+        "are of its last epoch."
     ]
-    counts = {len(r.suites) for r in ranks}
-    if len(counts) > 1:
-        notes.append(
-            "The algorithms have finished runs in different suites, so that their rows are not "
-            "over the same ones."
-        )
-    return Table("Ranking over all suites", columns, rows, notes=notes)
+    number = max((len(r.suites) for r in ranks), default=0)
+    title = f"Ranking over {number} suite{'s' if number > 1 else ''}"
+    return Table(title, columns, rows, notes=notes)
 
 
 def bootstrap(tasks: Sequence[Array], resamples: int = 2000, seed: int = 0) -> Interval:
