@@ -43,7 +43,7 @@ class Settings:
     """Most iterations of the conjugate gradient."""
     cg_damping: float = 0.1
     """Added to the diagonal of the Fisher matrix."""
-    fisher_states: int = 4096
+    fisher_states: int = 8192
     """States, evenly spaced in the batch, that the Fisher matrix averages over; 0 takes all."""
     critic_iterations: int = 80
     """Adam steps for each critic in an epoch."""
@@ -177,6 +177,7 @@ class Algorithm:
                     nn.init.constant_(critic[-2].bias, -3.0)  # type: ignore[arg-type]
                 self.cost_value = critic.to(self.device)
             self.build()
+        self._start_as_if_zeros_were_read()
         gpu = self.device.type == "cuda"
         self.optimizers = {
             name: torch.optim.Adam(
@@ -319,6 +320,16 @@ class Algorithm:
         return rows[torch.randint(len(rows), shape, generator=self.generator, device=self.device)]
 
     # State ---------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _start_as_if_zeros_were_read(self) -> None:
+        """Networks leave out inputs that are always zero; their number still sets the scale of the
+        first weights, as in the paper."""
+        for module in self.modules().values():
+            first = next(m for m in module.modules() if isinstance(m, nn.Linear))
+            scale = math.sqrt(first.in_features / (first.in_features + self.spec.num_zeros))
+            first.weight.mul_(scale)
+            first.bias.mul_(scale)
 
     def modules(self) -> dict[str, nn.Module]:
         """Every network by name."""

@@ -84,3 +84,10 @@ def test_networks_do_not_read_what_is_always_zero() -> None:
     algo = get_algorithm("scpo")(env.spec, get_algorithm("scpo").settings_class(), 1, 0)
     assert algo.observe(step.obs, step.cost_max).shape == (2, env.spec.num_live + 1)
     assert algo.act(step, None).action.shape == (2, env.spec.action_size)
+
+
+def test_weights_start_at_the_scale_of_the_whole_observation() -> None:
+    env = make_env("Point-Hazard-1", 1)
+    algo = get_algorithm("trpo")(env.spec, get_algorithm("trpo").settings_class(), 1, 0)
+    largest = algo.policy.layers[0].weight.abs().max()
+    assert float(largest) == pytest.approx(env.spec.obs_size**-0.5, rel=0.01)
