@@ -25,7 +25,7 @@ POINTS = 200
 INCIDENTAL = frozenset(
     ("out", "label", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb")
 )
-"""Settings that do not change what is learned (results are the same with any threads)."""
+"""Settings that do not change what is learned (threads change the last digits only)."""
 SUMMARY = "summary.json"
 _NEEDED = {"suite", "algo", "seed", "steps", "steps_per_epoch"}
 

@@ -57,7 +57,7 @@ class TrainSettings:
     contact_room: float = 1.0
     """Factor on a GPU's room for contacts; raise it if faults say that it is full."""
     threads: int = 0
-    """Physics threads; 0: all cores."""
+    """CPU threads of physics and of learning; 0: all cores. Sums of floats depend on their number."""
     compact: bool = False
     """Leave out the observation blocks that are always zero."""
     continuing: bool = False
@@ -149,6 +149,8 @@ class Training:
         env: Env | None = None,
     ) -> None:
         self.settings, self.folder = settings, folder
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
         self.env = build_env(settings) if env is None else env
         kind = get_algorithm(settings.algo)
         self.algo: Algorithm = kind(
