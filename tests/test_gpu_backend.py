@@ -345,9 +345,10 @@ def test_a_step_never_waits_for_the_gpu(suite: str) -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         for action in todo:
-            env.step(action)
+            env.step(action)  # an error if anything in it waits
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert env.faults == 0
 
 
 @pytest.mark.skipif(not GPU, reason="the CPU is deterministic without being asked")
@@ -459,7 +460,7 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
 def test_the_cpu_needs_no_package_of_the_gpu(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "statewise.sim.gpu", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    statewise.make_env("Point-Hazard-8").reset()
+    assert torch.isfinite(statewise.make_env("Point-Hazard-8").reset().obs).all()
 
 
 def test_worlds_that_do_not_fit_the_memory_are_refused_with_a_number_that_does(

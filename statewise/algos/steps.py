@@ -209,13 +209,22 @@ def constrained_step(
         search = step.search(direction, test)
         metrics |= {k: v for k, v in step.metrics(search).items() if not k.startswith("rejected")}
         rescued = search.accepted
-    taken = search.measurement if search.accepted else None
-    metrics |= {"case": float(plan.case), "lambda": plan.lam, "alpha": plan.alpha, "q": q}
-    metrics["rescued"] = float(rescued)
+    metrics |= {"q": q, "rescued": float(rescued)}
     for i, name in enumerate(algo.spec.cost_names):
+        metrics |= {f"c_{name}": violation[i], f"c_asked_{name}": float(asked[i])}
+        if reliability is not None:
+            metrics[f"reliability_{name}"] = float(reliability.share[i])
+    return metrics | _plan_metrics(algo.spec.cost_names, plan, search, r, S)
+
+
+def _plan_metrics(
+    names: Sequence[str], plan: trust_region.Plan, search: Search, r: Tensor, S: Tensor
+) -> Metrics:
+    """What was planned for each constraint, and what the step that was taken does to it."""
+    taken = search.measurement if search.accepted else None
+    metrics: Metrics = {"case": float(plan.case), "lambda": plan.lam, "alpha": plan.alpha}
+    for i, name in enumerate(names):
         metrics |= {
-            f"c_{name}": violation[i],
-            f"c_asked_{name}": float(asked[i]),
             f"nu_{name}": plan.nu[i],
             f"beta_{name}": plan.beta[i],
             f"r_{name}": float(r[i]),
@@ -223,10 +232,8 @@ def constrained_step(
             f"cost_change_{name}": taken.cost_change[i] if taken else 0.0,
             f"cost_change_planned_{name}": plan.cost_change[i],
         }
-        for j, other in enumerate(algo.spec.cost_names[:i]):
+        for j, other in enumerate(names[:i]):
             metrics[f"s_{other}_{name}"] = float(S[i, j])
-        if reliability is not None:
-            metrics[f"reliability_{name}"] = float(reliability.share[i])
     return metrics
 
 
