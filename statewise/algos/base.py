@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from statewise.algos.estimates import Batch, CostSignal, estimate
-from statewise.graphs import Graphed, lanes, minibatches
+from statewise.core.regression import MlpRegression
+from statewise.graphs import Graphed, minibatches, side_by_side
 from statewise.nets import GaussianPolicy, mlp
 from statewise.types import Act, EnvSpec, Rollout, Step
 
@@ -300,13 +301,10 @@ class Algorithm:
         def regress(
             inputs: Tensor, rows: Tensor, weights: Tensor, *targets: Tensor
         ) -> tuple[Tensor, ...]:
-            losses = [inputs.new_zeros(())] * len(pairs)
-            batches = minibatches(rows, inputs, weights[:, None], *targets)
-            with lanes(self.device, len(pairs)) as side_by_side:
-                for x, weight, *ys in batches:
-                    for i, (net, optimizer) in enumerate(pairs):
-                        with side_by_side[i]:
-                            losses[i] = _descend(net, optimizer, x, ys[i], weight)
+            def task(i: int) -> Callable[[], Tensor]:
+                return lambda: _descend(*pairs[i], inputs, targets[i], weights, rows)
+
+            losses = side_by_side(self.device, [task(i) for i in range(len(pairs))])
             return (torch.stack(losses),)
 
         self.graphs[names] = Graphed(regress)
@@ -377,15 +375,49 @@ def _all_finite(module: nn.Module) -> bool:
 
 
 def _descend(
-    net: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, weight: Tensor
+    net: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    inputs: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    rows: Tensor,
 ) -> Tensor:
-    """One step on the weighted mean squared error; returns it as it was before."""
-    parameters = list(net.parameters())
-    loss = (weight * (net(x) - y).square()).mean()
-    for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+    """A step on the weighted mean squared error of each of `rows [steps, n]`; the last error."""
+    loss = inputs.new_zeros(())
+    gradient = (
+        _mlp_gradient(net, rows.shape[1]) if isinstance(net, nn.Sequential) else _gradient(net)
+    )
+    for x, y, weight in minibatches(rows, inputs, targets, weights[:, None]):
+        loss = gradient(x, y, weight)
+        optimizer.step()
+    return loss
+
+
+def _mlp_gradient(net: nn.Sequential, rows: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """A function that finds the gradients of an `mlp` on so many rows, and returns the loss."""
+    layers = [layer for layer in net if isinstance(layer, nn.Linear)]
+    regression = MlpRegression(
+        [layer.weight for layer in layers],
+        [layer.bias for layer in layers],
+        rows,
+        positive=isinstance(net[-1], nn.Softplus),
+    )
+    for p, gradient in zip(net.parameters(), regression.gradients, strict=True):
         p.grad = gradient
-    optimizer.step()
-    return loss.detach()
+    return regression.loss
+
+
+def _gradient(net: nn.Module) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The same of any network."""
+    parameters = list(net.parameters())
+
+    def find(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        loss = (weight * (net(x) - y).square()).mean()
+        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            p.grad = gradient
+        return loss.detach()
+
+    return find
 
 
 def _memory(net: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -18,12 +18,24 @@ def tanh(x: Tensor) -> Tensor:
     return out
 
 
+def tanh_(x: Tensor) -> Tensor:
+    """The same in place, and not to be differentiated."""
+    if x.is_cuda:
+        return x.tanh_()
+    return _from_sigmoid(x.mul_(-2.0))
+
+
+def _from_sigmoid(x: Tensor) -> Tensor:
+    """1 - 2 σ(x) in place: the tanh of -x/2."""
+    return torch.sub(x.new_ones(()), x.sigmoid_(), alpha=2.0, out=x)
+
+
 class _Tanh(torch.autograd.Function):
-    """2 σ(2x) - 1, differentiated as the tanh that it is."""
+    """tanh by a sigmoid, differentiated as the tanh that it is."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        y = torch.sigmoid(2.0 * x).mul_(2.0).sub_(1.0)
+        y = _from_sigmoid(-2.0 * x)
         ctx.save_for_backward(y)
         return y
 
