@@ -1,9 +1,10 @@
 """Speed and memory of training, as shares of bare physics and of each other in the same run.
 
-    python benchmarks/training.py [--suite Point-Hazard-8] [--epochs 6]
+    python benchmarks/training.py [--suite Point-Hazard-8] [--epochs 20]
 
 Each algorithm runs in a process of its own, one epoch at a time in turn, so that noise of the
-machine hits all of them. Bare physics is `mujoco.batch.Batch.step(nstep=10)` with as many worlds.
+machine hits all of them; a ratio is taken in every round, and what is printed is the median of
+the rounds with the quartiles. Bare physics is `mujoco.batch.Batch.step(nstep=10)` with as many worlds.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ ALGOS = ("trpo", "cpo", "scpo")
 @dataclass(frozen=True)
 class Args:
     suite: str = "Point-Hazard-8"
-    epochs: int = 6
-    """Measured epochs, after the warm-up."""
+    epochs: int = 20
+    """Measured epochs, after the warm-up; at least 2."""
     warmup: int = 12
     """Epochs before: episodes are then of many ages, and goals are reached."""
     num_envs: int = 128
@@ -64,23 +65,31 @@ def main(args: Args) -> None:
     for process in processes:
         process.join()
 
-    physics = statistics.median(bare)
-    print(
-        f"{args.suite}, {args.num_envs} worlds, default settings; bare physics {physics:,.0f} steps/s"
-    )
-    print(f"{'':6} {'collect s':>10} {'update s':>9} {'steps/s':>9} {'of bare':>8} {'MiB':>6}")
-    update = {}
+    print(f"{args.suite}, {args.num_envs} worlds, default settings, {args.epochs} rounds; "
+          f"bare physics {statistics.median(bare):,.0f} steps/s")  # fmt: skip
+    print(f"{'':6} {'collect s':>10} {'update s':>9} {'steps/s':>9} {'of bare':>18} {'MiB':>6}")
     for algo, rows in epochs.items():
-        collect = statistics.median(m["collect_seconds"] for m in rows)
-        update[algo] = statistics.median(m["update_seconds"] for m in rows)
-        speed = statistics.median(m["steps_per_second"] for m in rows)
-        memory = rows[-1]["peak_memory_mib"]
-        print(f"{algo:6} {collect:10.2f} {update[algo]:9.2f} {speed:9,.0f} {speed / physics:8.2f} "
-              f"{memory:6.0f}")  # fmt: skip
+        speed = column(rows, "steps_per_second")
+        collect, update = column(rows, "collect_seconds"), column(rows, "update_seconds")
+        print(
+            f"{algo:6} {statistics.median(collect):10.2f} {statistics.median(update):9.2f} "
+            f"{statistics.median(speed):9,.0f} {ratio(speed, bare):>18} "
+            f"{rows[-1]['peak_memory_mib']:6.0f}"
+        )
     for other in ("cpo", "trpo"):
-        ratio = update["scpo"] / update[other]
+        update = ratio(*(column(epochs[algo], "update_seconds") for algo in ("scpo", other)))
         memory = epochs["scpo"][-1]["peak_memory_mib"] / epochs[other][-1]["peak_memory_mib"]
-        print(f"scpo's update / {other}'s: {ratio:.2f}, its memory / {other}'s: {memory:.2f}")
+        print(f"scpo's update / {other}'s: {update}, its memory / {other}'s: {memory:.2f}")
+
+
+def column(rows: list[dict[str, float]], name: str) -> list[float]:
+    return [row[name] for row in rows]
+
+
+def ratio(above: list[float], below: list[float]) -> str:
+    """Of each round: the median, and the quartiles."""
+    low, middle, high = statistics.quantiles([a / b for a, b in zip(above, below, strict=True)])
+    return f"{middle:.2f} ({low:.2f}..{high:.2f})"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ def tanh(x: Tensor) -> Tensor:
     """
     if x.is_cuda:
         return torch.tanh(x)
+    if not x.requires_grad:
+        return _from_sigmoid(-2.0 * x)
     out: Tensor = _Tanh.apply(x)
     return out
 
