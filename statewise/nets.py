@@ -81,3 +81,44 @@ class ActionSlope(nn.Module):
         """h·a `[B, m]` from inputs and actions side by side, `[B, n + a]`."""
         slopes = self.slopes(x[:, : self.inputs])
         return (slopes @ x[:, self.inputs :].unsqueeze(-1)).squeeze(-1)
+
+
+class Scaler(nn.Module):
+    """Inputs less their mean, in units of their spread, both over all data seen so far.
+
+    Sensors read from thousandths to hundreds. As they are, the large ones drive a tanh network to its
+    limits, where it cannot see the small ones.
+    """
+
+    LEAST, SHARE, MOST = 0.01, 0.1, 10.0
+    """The spread taken is at least this, and this share of the mean: an input that hardly changed so
+    far may still do so one day. Scaled inputs end at plus and minus the third."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.count, self.mean, self.square = (
+            nn.Buffer(torch.zeros(shape, dtype=torch.float64)) for shape in ((), size, size)
+        )
+        """Rows; their mean; the sum of their squared distances from it."""
+        self.shift, self.factor = nn.Buffer(torch.zeros(size)), nn.Buffer(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x - self.shift) * self.factor).clamp(-self.MOST, self.MOST)
+
+    @torch.no_grad()
+    def update(self, x: Tensor) -> None:
+        """Take in rows `[N, k]`, or none of them if one is not finite. Does not wait for a GPU."""
+        variance, mean = torch.var_mean(x, dim=0, correction=0)
+        good = torch.isfinite(variance).all()
+        rows = good.double() * len(x)
+        count = self.count + rows
+        share = rows / count.clamp(min=1.0)
+        distance = torch.where(good, mean - self.mean, 0.0)
+        self.square.add_(torch.where(good, variance, 0.0) * rows)
+        self.square.add_(distance.square() * self.count * share)
+        self.mean.add_(distance * share)
+        self.count.copy_(count)
+        spread = (self.square / count.clamp(min=1.0)).sqrt()
+        least = (self.SHARE * self.mean.abs()).clamp(min=self.LEAST)
+        self.shift.copy_(self.mean)
+        self.factor.copy_(torch.where(count > 0, 1.0 / torch.maximum(spread, least), 1.0))

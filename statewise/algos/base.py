@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from statewise.algos.estimates import Batch, CostSignal, estimate
 from statewise.core.regression import MlpRegression
 from statewise.graphs import Graphed, minibatches, side_by_side
-from statewise.nets import GaussianPolicy, mlp
+from statewise.nets import GaussianPolicy, Scaler, mlp
 from statewise.types import Act, EnvSpec, Rollout, Step
 
 Metrics = dict[str, float]
@@ -28,6 +28,9 @@ class Settings:
 
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers of every network."""
+    scale_inputs: bool = True
+    """Networks read observations less their mean and in units of their spread, both over all data so
+    far; off reads them as they are, as the paper does."""
     log_std: float = -0.5
     """Logarithm of the policy's standard deviation at the start."""
     gamma: float = 0.99
@@ -162,8 +165,9 @@ class Algorithm:
         self.inputs = spec.num_live + (spec.num_costs if self.sees_maximum else 0)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         """For everything drawn while updating."""
+        self.scaler = Scaler(self.inputs).to(self.device)
         self.start_inputs: Tensor | None = None
-        """Start states of the first rollout: their values stand in where no episode starts."""
+        """Unscaled start states of the first rollout: their values stand in where no episode starts."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.policy = GaussianPolicy(
@@ -225,6 +229,13 @@ class Algorithm:
 
     def observe(self, obs: Tensor, cost_max: Tensor) -> Tensor:
         """Network inputs `[..., k]` from observations `[..., n]` and maxima `[..., m]`."""
+        return self.scale(self._unscaled(obs, cost_max))
+
+    def scale(self, inputs: Tensor) -> Tensor:
+        scaled: Tensor = self.scaler(inputs) if self.settings.scale_inputs else inputs
+        return scaled
+
+    def _unscaled(self, obs: Tensor, cost_max: Tensor) -> Tensor:
         live = obs[..., : self.spec.num_live]  # a weight on a zero is never used, and never learned
         return torch.cat([live, cost_max], dim=-1) if self.sees_maximum else live
 
@@ -238,16 +249,26 @@ class Algorithm:
     def update(self, rollout: Rollout) -> Metrics:
         """Learn from a rollout; returns metrics. Non-finite data never reach the weights."""
         self.epoch += 1
+        first = self.start_inputs is None
+        if first:
+            self._measure(rollout)  # before anything is learned
         batch = estimate(self, rollout)
         if batch.non_finite():
             self.skipped += 1
             return {"skipped_updates": self.skipped, "update_skipped": 1.0}
-        if self.start_inputs is None:
-            first = rollout.age == 0
-            inputs = self.observe(rollout.obs[first], rollout.cost_max_before[first])
+        if first:
+            starts = rollout.age == 0
+            inputs = self._unscaled(rollout.obs[starts], rollout.cost_max_before[starts])
             self.start_inputs = inputs[:4096].clone()
         metrics = self.improve(batch)
+        if not first:
+            self._measure(rollout)  # now that nothing of it is asked any more
         return {**batch.metrics(self.spec.cost_names), **metrics, "skipped_updates": self.skipped}
+
+    def _measure(self, rollout: Rollout) -> None:
+        """Mean and spread of what networks read."""
+        if self.settings.scale_inputs:
+            self.scaler.update(self._unscaled(rollout.obs, rollout.cost_max_before).flatten(0, 1))
 
     # Critics -------------------------------------------------------------------------------------
 
@@ -345,6 +366,7 @@ class Algorithm:
             "modules": {name: module.state_dict() for name, module in self.modules().items()},
             "optimizers": {name: o.state_dict() for name, o in self.optimizers.items()},
             "generator": self.generator.get_state(),
+            "scaler": self.scaler.state_dict(),
             "start_inputs": self.start_inputs,
             "extra": self.extra_state(),
         }
@@ -356,6 +378,7 @@ class Algorithm:
         self.epoch, self.skipped = state["epoch"], state["skipped"]
         for name, module in self.modules().items():
             module.load_state_dict(state["modules"][name])
+        self.scaler.load_state_dict(state["scaler"])
         self.load_extra_state(state["extra"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

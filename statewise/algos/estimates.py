@@ -116,7 +116,7 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
     if signal is not None and algo.cost_value is not None:
         values = {"value": value, "next_value": next_value}
         if algo.start_inputs is not None:
-            values["start_value"] = algo.cost_value(algo.start_inputs)
+            values["start_value"] = algo.cost_value(algo.scale(algo.start_inputs))
     about = mmdp.episode_mean(cost, rollout.ended, rollout.age, **values)
     return Batch(
         rollout=rollout,

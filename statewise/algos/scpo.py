@@ -36,14 +36,16 @@ class ScpoSettings(CostSettings):
     cost_lam: float = 0.8
     """Decay of the advantage estimate of the increments. The paper's table says 0.97 and its code
     ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
+    cost_critic_lr: float = 3e-4
+    """Learning rate of V_D, lower than that of V: the few costs of a batch are soon learned by heart."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
     """How V_D is fitted where most targets are zero: to all rows; to as many zeros as positive
     targets, drawn anew in each step ("resample", the paper) or once in an epoch; or to all rows,
     weighted to the same effect. All but the first make V_D too large."""
-    recovery_fraction: float = 0.9
+    recovery_fraction: float = 0.97
     """Most of the decrease within the trust region that a violated constraint may ask for; 1 is the
     paper, and can starve the reward."""
-    tolerance: float = 0.01
+    tolerance: float = 0.003
     """Violation, in units of the largest cost of a step, from which on that much may be asked for;
     a smaller one asks for proportionally less, since a limit of 0 is never met to the last digit."""
     reliable: bool = True
@@ -74,6 +76,9 @@ class Scpo(Algorithm):
 
     def build(self) -> None:
         self.reliability = Reliability(self.spec.num_costs)
+
+    def learning_rate(self, name: str) -> float:
+        return self.settings.cost_critic_lr if name == "cost_value" else self.settings.critic_lr
 
     def extra_state(self) -> dict[str, Any]:
         return {"total": self.reliability.total, "noise": self.reliability.noise}

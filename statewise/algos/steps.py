@@ -237,15 +237,19 @@ def _plan_metrics(
     return metrics
 
 
-def within(violation: Sequence[float], tolerance: np.ndarray) -> np.ndarray:
-    """c `[m]` as the step sees it: less the part of a tolerance `[m]` that is not used up yet.
+ROOM = 3.0
+"""How often the part of a tolerance that is not used up counts as room."""
 
-    At c = tolerance nothing is left of it and c stands; at c = 0 there is room for all of it.
-    Without room a limit of 0 would end learning where it is first met: with no cost in the batch
-    the surrogate cost is the critic's error alone, and half of all steps raise that a little.
+
+def within(violation: Sequence[float], tolerance: np.ndarray) -> np.ndarray:
+    """c `[m]` as the step sees it: less room where a part of a tolerance `[m]` is not used up.
+
+    At c = tolerance nothing is left of it and c stands; at c = 0 a step may raise the cost by three
+    tolerances. Without room a limit of 0 would end learning where it is first met: with no cost in
+    the batch the surrogate cost is the critic's error alone, and half of all steps raise that a little.
     """
     c = np.asarray(violation, dtype=np.float64)
-    return c - (tolerance - c).clip(0.0, tolerance)
+    return c - ROOM * (tolerance - c).clip(0.0, tolerance)
 
 
 class Reliability:

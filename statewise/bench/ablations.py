@@ -47,6 +47,8 @@ class Experiment:
 
 TRPO, CPO, SCPO, LAGRANGIAN = (Variant(name) for name in ("trpo", "cpo", "scpo", "trpo_lag"))
 PAPER_SCPO = {
+    "scale_inputs": False,
+    "cost_critic_lr": 1e-3,
     "recovery_fraction": 1.0,
     "tolerance": 0.0,
     "reliable": False,
@@ -75,6 +77,7 @@ EXPERIMENTS = {
     "departures": Experiment((POINT,), (
         SCPO,
         Variant("scpo", "scpo-paper", PAPER_SCPO),
+        Variant("scpo", "scpo-raw-inputs", {"scale_inputs": False}),
         Variant("scpo", "scpo-eta-1", {"recovery_fraction": 1.0}),
         Variant("scpo", "scpo-unreliable", {"reliable": False}),
         Variant("scpo", "scpo-lam-0.95", {"cost_lam": 0.95}),

@@ -43,6 +43,7 @@ BOUNDS = ("J_predicted", "J_bound", "J_bound_paper")
 FOLDER = "questions"
 """Where `write_answers` is looked for among runs."""
 _DEPARTURES = {
+    "scpo-raw-inputs": "inputs not scaled",
     "scpo-eta-1": "recovery fraction 1",
     "scpo-tolerance-0": "tolerance 0",
     "scpo-unreliable": "noise not allowed for",

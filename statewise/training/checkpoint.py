@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-FORMAT = 1
+FORMAT = 2
 _MAGIC = b"statewise checkpoint "
 
 

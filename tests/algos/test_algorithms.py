@@ -139,7 +139,7 @@ def safe(rollout: Rollout) -> Rollout:
 @pytest.mark.parametrize("mode", ["resample", "once", "weighted", "none"])
 def test_scpo_learns_from_an_epoch_without_any_cost(mode: str) -> None:
     """No positive target at all: V_D is pulled to zero, and nothing is NaN."""
-    algo, collector = make("scpo", subsample=mode, critic_iterations=100, critic_lr=1e-2)
+    algo, collector = make("scpo", subsample=mode, critic_iterations=100, cost_critic_lr=1e-2)
     assert algo.cost_value is not None
     for _ in range(3):
         rollout = safe(collector.collect(16)[0])

@@ -20,8 +20,8 @@ QUICK = {
 # On a task this small the noise of a policy dies out quickly, and with it the scale of the reward
 # advantage that prices compete with: they have to rise faster than on a robot.
 PRICES: dict[str, dict[str, Any]] = {
-    "trpo_lag": {"multiplier_lr": 10.0, "multiplier_start": 20.0},
-    "trpo_fac": {"multiplier_lr": 1e-2, "multiplier_iterations": 50},
+    "trpo_lag": {"multiplier_lr": 20.0, "multiplier_start": 40.0},
+    "trpo_fac": {"multiplier_lr": 1e-2, "multiplier_iterations": 100},
 }
 BOUNDING = ["scpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo"]
 

@@ -13,27 +13,25 @@ from statewise.graphs import Graphed
 
 
 def test_a_tolerance_that_is_not_used_up_is_room_for_the_step() -> None:
-    room = within([0.0, 0.005, 0.01, 0.3, -0.2], np.full(5, 0.01))
-    # c - (tolerance - c), between 0 and the tolerance: half used up is half asked for.
-    assert room == pytest.approx([-0.01, 0.0, 0.01, 0.3, -0.21])
+    room = within([0.0, 0.0075, 0.01, 0.3, -0.2], np.full(5, 0.01))
+    # c - 3 (tolerance - c), the latter at most the tolerance: three quarters used up ask for nothing.
+    assert room == pytest.approx([-0.03, 0.0, 0.01, 0.3, -0.23])
 
 
 def test_without_a_tolerance_the_violation_stands() -> None:
     assert within([0.0, 0.2, -0.1], np.zeros(3)) == pytest.approx([0.0, 0.2, -0.1])
 
 
-@pytest.mark.parametrize("rollouts", [1, 2, 3])
-def test_scpo_free_of_cost_at_limit_zero_raises_the_reward_as_if_unconstrained(
-    rollouts: int,
-) -> None:
-    # The cost critic is fresh, so that all it sees in a batch without cost is its own error.
-    changes = []
+def test_scpo_free_of_cost_at_limit_zero_goes_on_learning_as_if_unconstrained() -> None:
+    # Without cost, all it sees in a batch are the errors of its cost critic.
+    earned = []
     for limit in (0.0, 10.0):
         algo, collector = make("scpo", cost_limit=(limit,))
-        for _ in range(rollouts):
+        for _ in range(8):
             rollout, _ = collector.collect(32)
-        changes.append(algo.update(safe(rollout))["reward_change"])
-    assert changes[0] == pytest.approx(changes[1], rel=0.05)
+            algo.update(safe(rollout))
+        earned.append(float(rollout.reward.mean()))
+    assert earned[0] > 0.5 * earned[1] > 0.0
 
 
 def test_what_changes_along_an_episode_is_gathered_by_age() -> None:

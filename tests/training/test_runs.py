@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -132,7 +133,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
         {
             "truncated": content[:-100],
             "flipped": content[:-50] + bytes([content[-50] ^ 1]) + content[-49:],
-            "version": content.replace(b"format 1", b"format 9", 1),
+            "version": re.sub(rb"format \d+", b"format 999", content, count=1),
             "garbage": b"not a checkpoint\n" * 10,
             "empty": b"",
         }[damage]
