@@ -103,7 +103,7 @@ class Scaler(nn.Module):
         self.shift, self.factor = nn.Buffer(torch.zeros(size)), nn.Buffer(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return ((x - self.shift) * self.factor).clamp(-self.MOST, self.MOST)
+        return torch.addcmul(self.shift, x, self.factor).clamp_(-self.MOST, self.MOST)
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
@@ -120,5 +120,5 @@ class Scaler(nn.Module):
         self.count.copy_(count)
         spread = (self.square / count.clamp(min=1.0)).sqrt()
         least = (self.SHARE * self.mean.abs()).clamp(min=self.LEAST)
-        self.shift.copy_(self.mean)
         self.factor.copy_(torch.where(count > 0, 1.0 / torch.maximum(spread, least), 1.0))
+        self.shift.copy_(-self.mean * self.factor)

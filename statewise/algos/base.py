@@ -48,7 +48,7 @@ class Settings:
     cg_damping: float = 0.1
     """Added to the diagonal of the Fisher matrix."""
     fisher_states: int = 8192
-    """States, evenly spaced in the batch, that the Fisher matrix averages over; 0 takes all."""
+    """Most states, evenly spaced in the batch, that the Fisher matrix averages over; 0 takes all."""
     critic_iterations: int = 80
     """Adam steps for each critic in an epoch."""
     critic_lr: float = 1e-3

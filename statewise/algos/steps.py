@@ -69,7 +69,7 @@ class PolicyStep:
     def _solve(self) -> None:
         """Natural directions F⁻¹ of each gradient, and the products between them."""
         inputs, states = self.batch.inputs, self.algo.settings.fisher_states
-        stride = max(1, len(inputs) // states) if states else 1
+        stride = math.ceil(len(inputs) / states) if states else 1
         solve = self.algo.graphs.setdefault(("natural",), Graphed(natural_directions(self.algo)))
         natural, residual = solve(self.gradients, inputs[::stride])
         self.natural = natural.clone()

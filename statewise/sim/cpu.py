@@ -41,8 +41,9 @@ class CpuSim:
         index = ids.numpy().astype(np.int32)
         self._batch.reset(index, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
         self._batch.bind("qpos")[index] = qpos.numpy()
-        self._batch.bind("mocap_pos")[index] = mocap_pos.numpy()
-        self._batch.bind("mocap_quat")[index] = mocap_quat.numpy()
+        if self.model.nmocap:
+            self._batch.bind("mocap_pos")[index] = mocap_pos.numpy()
+            self._batch.bind("mocap_quat")[index] = mocap_quat.numpy()
         self._batch.forward(index, stage=_CURRENT)
         self._warnings[index] = self._warning_counts()[index]
         return self._sensordata[ids].float()
