@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -293,6 +294,19 @@ def test_the_machine_is_filled() -> None:
     assert job_count(runs, LaunchOptions()) == cores
     assert job_count(runs, LaunchOptions(threads=2)) == max(1, cores // 2)
     assert job_count(runs, LaunchOptions(jobs=7)) == 7
+
+
+def test_a_gpu_that_processes_share_is_filled_with_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = paper_grid([SUITE]).open()
+    runs[0].train = dataclasses.replace(runs[0].train, device="cuda")
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    assert job_count(runs, LaunchOptions()) == 3
+    (tmp_path / "control").touch()
+    assert job_count(runs, LaunchOptions()) == 16
 
 
 # What is shown ---------------------------------------------------------------------------------
