@@ -21,7 +21,7 @@ QUICK = {
 # advantage that prices compete with: they have to rise faster than on a robot.
 PRICES: dict[str, dict[str, Any]] = {
     "trpo_lag": {"multiplier_lr": 20.0, "multiplier_start": 40.0},
-    "trpo_fac": {"multiplier_lr": 1e-2, "multiplier_iterations": 100},
+    "trpo_fac": {"multiplier_lr": 1e-2, "multiplier_iterations": 50, "target_kl": 0.005},
 }
 BOUNDING = ["scpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo"]
 
