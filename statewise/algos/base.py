@@ -20,6 +20,9 @@ from statewise.types import Act, EnvSpec, Rollout, Step
 
 Metrics = dict[str, float]
 
+FIRST_COST = 0.001
+"""What a critic that is never negative says before it has learned, in units of the largest cost."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -178,8 +181,10 @@ class Algorithm:
             if self.cost_signal is not None:
                 critic = mlp(self.inputs, settings.hidden, spec.num_costs, self.positive_costs)
                 if self.positive_costs:
-                    # Softplus starts at 0.69, more than most costs: begin near 0.05 instead.
-                    nn.init.constant_(critic[-2].bias, -3.0)  # type: ignore[arg-type]
+                    # Softplus starts at 0.69, more than most costs, and where all worlds are in their
+                    # first episode nothing but V_D itself tells what lies beyond an epoch.
+                    start = FIRST_COST * torch.tensor([c or 1.0 for c in spec.cost_ceiling])
+                    critic[-2].bias.data.copy_(start.expm1().log())  # type: ignore[operator]
                 self.cost_value = critic.to(self.device)
             self.build()
         self._start_as_if_zeros_were_read()
