@@ -20,7 +20,7 @@ from statewise.algos import ALGORITHMS
 from statewise.bench.command import parse_settings, run_grid
 from statewise.bench.estimate import as_text, grid_seconds_left
 from statewise.bench.grid import Grid, Run, RunSpec, paper_grid, parse_seeds
-from statewise.bench.launch import LaunchOptions, job_count, launch
+from statewise.bench.launch import LaunchOptions, job_count, launch, settle
 from statewise.bench.table import GridView, picture, window
 from statewise.cli import main
 from statewise.envs.suites import PAPER_SUITES
@@ -286,6 +286,15 @@ def test_a_grid_stopped_and_killed_and_started_again_equals_one_never_disturbed(
     for algo, folder in folders.items():
         assert [m["epoch"] for m in metrics(folder)] == EPOCHS
         assert metrics(folder) == metrics(undisturbed[algo])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_while_it_starts_has_not_failed(tmp_path: Path, number: int) -> None:
+    (run,) = Grid((RunSpec(SUITE, "scpo", 0),), str(tmp_path)).open()
+    settle(run, -number)
+    assert run.state == "new"
+    settle(run, -signal.SIGSEGV)
+    assert run.state == "failed"
 
 
 def test_the_machine_is_filled() -> None:

@@ -160,7 +160,7 @@ def settle(run: Run, status: int) -> None:
     run.refresh()
     if status == FINISHED or run.complete:  # a crash after the last epoch loses nothing
         run.state = "finished"
-    elif status == STOPPED:
+    elif status in (STOPPED, -signal.SIGINT, -signal.SIGTERM):  # the latter two while it starts
         run.state = "interrupted" if (run.folder / "config.json").exists() else "new"
     elif status == BUSY:
         run.state, run.note = "busy", last_lines(run.folder, 1)
