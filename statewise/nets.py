@@ -108,7 +108,7 @@ class Scaler(nn.Module):
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
         """Take in rows `[N, k]`, or none of them if one is not finite. Does not wait for a GPU."""
-        variance, mean = torch.var_mean(x, dim=0, correction=0)
+        variance, mean = (v.double() for v in torch.var_mean(x, dim=0, correction=0))
         good = torch.isfinite(variance).all()
         rows = good.double() * len(x)
         count = self.count + rows

@@ -313,9 +313,13 @@ def test_a_gpu_that_processes_share_is_filled_with_more_of_them(
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("statewise.bench.launch._memory", lambda: 140 * 2**30)
     assert job_count(runs, LaunchOptions()) == 3
     (tmp_path / "control").touch()
     assert job_count(runs, LaunchOptions()) == 16
+    assert job_count(runs, LaunchOptions(threads=8)) == 8
+    monkeypatch.setattr("statewise.bench.launch._memory", lambda: 40 * 2**30)
+    assert job_count(runs, LaunchOptions()) == 5
 
 
 # What is shown ---------------------------------------------------------------------------------

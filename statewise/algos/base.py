@@ -21,13 +21,14 @@ from statewise.types import Act, EnvSpec, Rollout, Step
 Metrics = dict[str, float]
 
 FIRST_COST = 0.001
-"""What a critic that is never negative says before it has learned, in units of the largest cost."""
+"""What a critic that is never negative says before it has learned, in units of the largest cost; but
+at least a tenth of it as it is, or its gradients are too small for Adam."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Shared by all nine; the defaults are the paper's where its table has one (it has none for the
-    conjugate gradient), but for `critic_batch`."""
+    conjugate gradient), but for `scale_inputs` and `critic_batch`."""
 
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers of every network."""
@@ -67,8 +68,8 @@ class Settings:
             _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
         value = self.backtrack_coefficient
         _require(0.0 < value < 1.0, "backtrack_coefficient", value, "give one between 0 and 1")
-        for name in ("target_kl", "critic_lr"):
-            value = getattr(self, name)
+        for name in ("target_kl", "critic_lr", "cost_critic_lr"):
+            value = getattr(self, name, 1.0)
             _require(value > 0.0, name, value, "give a number above 0")
         for name in ("backtrack_steps", "cg_iterations", "critic_iterations"):
             value = getattr(self, name)
@@ -183,8 +184,10 @@ class Algorithm:
                 if self.positive_costs:
                     # Softplus starts at 0.69, more than most costs, and where all worlds are in their
                     # first episode nothing but V_D itself tells what lies beyond an epoch.
-                    start = FIRST_COST * torch.tensor([c or 1.0 for c in spec.cost_ceiling])
-                    critic[-2].bias.data.copy_(start.expm1().log())  # type: ignore[operator]
+                    largest = torch.tensor([c or 1.0 for c in spec.cost_ceiling])
+                    start = FIRST_COST * largest.clamp(min=0.1)
+                    inverse = start + (-(-start).expm1()).log()  # of softplus
+                    critic[-2].bias.data.copy_(inverse)  # type: ignore[operator]
                 self.cost_value = critic.to(self.device)
             self.build()
         self._start_as_if_zeros_were_read()
@@ -254,14 +257,14 @@ class Algorithm:
     def update(self, rollout: Rollout) -> Metrics:
         """Learn from a rollout; returns metrics. Non-finite data never reach the weights."""
         self.epoch += 1
-        first = self.start_inputs is None
+        first = self.settings.scale_inputs and not bool(self.scaler.count)
         if first:
             self._measure(rollout)  # before anything is learned
         batch = estimate(self, rollout)
         if batch.non_finite():
             self.skipped += 1
             return {"skipped_updates": self.skipped, "update_skipped": 1.0}
-        if first:
+        if self.start_inputs is None:
             starts = rollout.age == 0
             inputs = self._unscaled(rollout.obs[starts], rollout.cost_max_before[starts])
             self.start_inputs = inputs[:4096].clone()

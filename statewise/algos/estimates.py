@@ -61,6 +61,10 @@ class Batch:
 
     def non_finite(self) -> str | None:
         """The name of a tensor that is not finite, if one is not."""
+        # Raw observations too: scaled, an infinite one is only a large one.
+        for name in ("obs", "next_obs"):
+            if not bool(torch.isfinite(getattr(self.rollout, name)).all()):
+                return name
         names = ("inputs", "action", "advantage", "target", "cost_advantage", "cost_target", "J")
         for name in names:
             if not bool(torch.isfinite(getattr(self, name)).all()):

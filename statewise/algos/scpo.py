@@ -47,7 +47,8 @@ class ScpoSettings(CostSettings):
     paper, and can starve the reward."""
     tolerance: float = 0.003
     """Violation, in units of the largest cost of a step, from which on that much may be asked for;
-    a smaller one asks for proportionally less, since a limit of 0 is never met to the last digit."""
+    a smaller one asks for less, and below three quarters of it a step may raise the cost, since a
+    limit of 0 is never met to the last digit."""
     reliable: bool = True
     """Ask for as much more as the batch's noise makes of each predicted decrease (measured on two
     halves of the worlds); off asks for the violation as it is, as the paper does."""

@@ -27,6 +27,8 @@ REPORT_SECONDS = 0.5
 RUNS_PER_GPU, RUNS_PER_SHARED_GPU = 3, 16
 """Processes take turns on a GPU: three on one H200 had 1.2 times the throughput of one. Under NVIDIA's
 Multi-Process Service they really share it: sixteen had about three times the throughput (docs/gpu.md)."""
+RUN_MEMORY = 7 * 2**30
+"""Bytes of a GPU for each run: 6.3 GiB were seen."""
 STOPPING = "stopping: every run saves at the end of its epoch; Ctrl-C again stops at once"
 
 
@@ -143,11 +145,18 @@ def job_count(runs: Sequence[Run], options: LaunchOptions) -> int:
     """
     if options.jobs:
         return options.jobs
-    cores = len(os.sched_getaffinity(0))
+    most = len(os.sched_getaffinity(0)) // (options.threads or 1)
     if any(run.train.device.startswith("cuda") for run in runs):
         gpus = max(1, torch.cuda.device_count())
-        return max(RUNS_PER_GPU * gpus, min(RUNS_PER_SHARED_GPU * gpus, cores) if _mps() else 0)
-    return max(1, cores // (options.threads or 1))
+        shared = min(RUNS_PER_SHARED_GPU * gpus, most, _memory() // RUN_MEMORY) if _mps() else 0
+        return max(RUNS_PER_GPU * gpus, shared)
+    return max(1, most)
+
+
+def _memory() -> int:
+    """Bytes of all GPUs."""
+    count = torch.cuda.device_count()
+    return sum(torch.cuda.get_device_properties(i).total_memory for i in range(count))
 
 
 def _mps() -> bool:

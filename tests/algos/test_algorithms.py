@@ -63,17 +63,30 @@ def test_updates_move_the_policy_within_the_trust_region(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("field", ["reward", "obs"])
-def test_data_that_is_not_finite_never_reaches_the_weights(name: str, field: str) -> None:
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_data_that_is_not_finite_never_reaches_the_weights(
+    name: str, field: str, value: float
+) -> None:
     algo, collector = make(name)
     rollout, _ = collector.collect(16)
     broken = getattr(rollout, field).clone()
-    broken.view(-1)[3] = torch.nan
+    broken.view(-1)[3] = value
     before = weights(algo)
     metrics = algo.update(dataclasses.replace(rollout, **{field: broken}))
     assert torch.equal(weights(algo), before)
     assert metrics["update_skipped"] == 1.0 and algo.skipped == 1
     algo.update(rollout)  # and the next one is taken again
     assert not torch.equal(weights(algo), before)
+    assert float(algo.scaler.count) > 0
+
+
+@pytest.mark.parametrize("ceiling", [1e-3, 1.0, 1e6])
+def test_the_first_value_of_a_cost_is_small_and_finite_whatever_its_unit(ceiling: float) -> None:
+    spec = dataclasses.replace(LineEnv(2).spec, cost_ceiling=(ceiling,))
+    algo = Scpo(spec, ScpoSettings(**QUICK), epochs=1, seed=0)
+    assert algo.cost_value is not None
+    value = algo.cost_value(torch.zeros(1, algo.inputs)).item()
+    assert 0.0 < value < max(0.01 * ceiling, 1e-3)
 
 
 def test_a_critic_that_blows_up_is_put_back() -> None:
