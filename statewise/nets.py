@@ -21,6 +21,12 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int, softplus: bool = False
     return nn.Sequential(*layers, nn.Softplus()) if softplus else nn.Sequential(*layers)
 
 
+def start_at(net: nn.Sequential, values: Tensor) -> None:
+    """Let an `mlp` with a positive head say about `values [outputs]` before it has learned."""
+    head = [layer for layer in net if isinstance(layer, nn.Linear)][-1]
+    head.bias.data.copy_(values + (-(-values).expm1()).log())  # the inverse of softplus
+
+
 class Tanh(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return tanh(x)

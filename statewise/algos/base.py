@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from statewise.algos.estimates import Batch, CostSignal, estimate
-from statewise.core.regression import MlpRegression
-from statewise.graphs import Graphed, minibatches, side_by_side
-from statewise.nets import GaussianPolicy, Scaler, mlp
+from statewise.algos.fitting import all_finite, descend, memory, restore
+from statewise.graphs import Graphed, side_by_side
+from statewise.nets import GaussianPolicy, Scaler, mlp, start_at
 from statewise.types import Act, EnvSpec, Rollout, Step
 
 Metrics = dict[str, float]
 
-FIRST_COST = 0.001
-"""What a critic that is never negative says before it has learned, in units of the largest cost; but
-at least a tenth of it as it is, or its gradients are too small for Adam."""
+FIRST_COST, LEAST_FIRST_COST = 0.001, 0.0001
+"""What a critic that is never negative says before it has learned: the first in units of the largest
+cost of a step, but not less than the second as it is, or its gradients are too small for Adam."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ class Settings:
             _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
         value = self.backtrack_coefficient
         _require(0.0 < value < 1.0, "backtrack_coefficient", value, "give one between 0 and 1")
-        for name in ("target_kl", "critic_lr", "cost_critic_lr"):
-            value = getattr(self, name, 1.0)
+        for name in ("target_kl", "critic_lr"):
+            value = getattr(self, name)
             _require(value > 0.0, name, value, "give a number above 0")
         for name in ("backtrack_steps", "cg_iterations", "critic_iterations"):
             value = getattr(self, name)
@@ -184,10 +183,8 @@ class Algorithm:
                 if self.positive_costs:
                     # Softplus starts at 0.69, more than most costs, and where all worlds are in their
                     # first episode nothing but V_D itself tells what lies beyond an epoch.
-                    largest = torch.tensor([c or 1.0 for c in spec.cost_ceiling])
-                    start = FIRST_COST * largest.clamp(min=0.1)
-                    inverse = start + (-(-start).expm1()).log()  # of softplus
-                    critic[-2].bias.data.copy_(inverse)  # type: ignore[operator]
+                    first = [FIRST_COST * (ceiling or 1.0) for ceiling in spec.cost_ceiling]
+                    start_at(critic, torch.tensor(first).clamp(min=LEAST_FIRST_COST))
                 self.cost_value = critic.to(self.device)
             self.build()
         self._start_as_if_zeros_were_read()
@@ -261,7 +258,7 @@ class Algorithm:
         if first:
             self._measure(rollout)  # before anything is learned
         batch = estimate(self, rollout)
-        if batch.non_finite():
+        if not batch.finite():
             self.skipped += 1
             return {"skipped_updates": self.skipped, "update_skipped": 1.0}
         if self.start_inputs is None:
@@ -303,9 +300,7 @@ class Algorithm:
         """
         nets = [self.modules()[name] for name in targets]
         optimizers = [self.optimizers[name] for name in targets]
-        before = [
-            [x.clone() for x in _memory(*pair)] for pair in zip(nets, optimizers, strict=True)
-        ]
+        before = [[x.clone() for x in memory(*pair)] for pair in zip(nets, optimizers, strict=True)]
         sets = pools or [torch.arange(len(inputs), device=self.device)]
         most = (self.settings.critic_batch or len(inputs)) // len(sets)
         # Of a small pool rows are drawn again and again: what is recorded has to keep its shape.
@@ -316,9 +311,9 @@ class Algorithm:
         (losses,) = self._regression(tuple(targets))(inputs, rows, weights, *targets.values())
         last = losses.tolist()
         for loss, net, optimizer, saved in zip(last, nets, optimizers, before, strict=True):
-            if not (math.isfinite(loss) and _all_finite(net)):
+            if not (math.isfinite(loss) and all_finite(net)):
                 self.skipped += 1
-                _restore(net, optimizer, saved)
+                restore(net, optimizer, saved)
         return {f"{name}_loss": loss for name, loss in zip(targets, last, strict=True)}
 
     def _regression(self, names: tuple[str, ...]) -> Graphed:
@@ -331,7 +326,7 @@ class Algorithm:
             inputs: Tensor, rows: Tensor, weights: Tensor, *targets: Tensor
         ) -> tuple[Tensor, ...]:
             def task(i: int) -> Callable[[], Tensor]:
-                return lambda: _descend(*pairs[i], inputs, targets[i], weights, rows)
+                return lambda: descend(*pairs[i], inputs, targets[i], weights, rows)
 
             losses = side_by_side(self.device, [task(i) for i in range(len(pairs))])
             return (torch.stack(losses),)
@@ -399,69 +394,6 @@ class Algorithm:
         self.generator.set_state(state["generator"].cpu())
         start = state["start_inputs"]
         self.start_inputs = None if start is None else start.to(self.device)
-
-
-def _all_finite(module: nn.Module) -> bool:
-    return bool(torch.stack([torch.isfinite(p).all() for p in module.parameters()]).all())
-
-
-def _descend(
-    net: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    inputs: Tensor,
-    targets: Tensor,
-    weights: Tensor,
-    rows: Tensor,
-) -> Tensor:
-    """A step on the weighted mean squared error of each of `rows [steps, n]`; the last error."""
-    loss = inputs.new_zeros(())
-    gradient = (
-        _mlp_gradient(net, rows.shape[1]) if isinstance(net, nn.Sequential) else _gradient(net)
-    )
-    for x, y, weight in minibatches(rows, inputs, targets, weights[:, None]):
-        loss = gradient(x, y, weight)
-        optimizer.step()
-    return loss
-
-
-def _mlp_gradient(net: nn.Sequential, rows: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A function that finds the gradients of an `mlp` on so many rows, and returns the loss."""
-    layers = [layer for layer in net if isinstance(layer, nn.Linear)]
-    regression = MlpRegression(
-        [layer.weight for layer in layers],
-        [layer.bias for layer in layers],
-        rows,
-        positive=isinstance(net[-1], nn.Softplus),
-    )
-    for p, gradient in zip(net.parameters(), regression.gradients, strict=True):
-        p.grad = gradient
-    return regression.loss
-
-
-def _gradient(net: nn.Module) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The same of any network."""
-    parameters = list(net.parameters())
-
-    def find(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        loss = (weight * (net(x) - y).square()).mean()
-        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            p.grad = gradient
-        return loss.detach()
-
-    return find
-
-
-def _memory(net: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """The weights, and what the optimiser remembers of them."""
-    remembered = [x for p in net.parameters() for x in optimizer.state[p].values()]
-    return [*(p.detach() for p in net.parameters()), *remembered]
-
-
-def _restore(net: nn.Module, optimizer: torch.optim.Optimizer, saved: list[Tensor]) -> None:
-    """Put back a copy of `_memory`, in place."""
-    fresh = len(saved) == len(list(net.parameters()))  # saved before the optimiser's first step
-    for x, was in itertools.zip_longest(_memory(net, optimizer), saved):
-        x.zero_() if fresh and was is None else x.copy_(was)
 
 
 def _require(good: bool, name: str, value: object, advice: str) -> None:

@@ -59,17 +59,13 @@ class Batch:
     episodes: float
     """How many episodes the rollout is worth"""
 
-    def non_finite(self) -> str | None:
-        """The name of a tensor that is not finite, if one is not."""
+    def finite(self) -> bool:
+        """Whether every number is."""
         # Raw observations too: scaled, an infinite one is only a large one.
-        for name in ("obs", "next_obs"):
-            if not bool(torch.isfinite(getattr(self.rollout, name)).all()):
-                return name
-        names = ("inputs", "action", "advantage", "target", "cost_advantage", "cost_target", "J")
-        for name in names:
-            if not bool(torch.isfinite(getattr(self, name)).all()):
-                return name
-        return None
+        tensors = (self.rollout.obs, self.rollout.next_obs, self.inputs, self.action, self.advantage,
+                   self.target, self.cost_advantage, self.cost_target)  # fmt: skip
+        here = torch.stack([torch.isfinite(x).all() for x in tensors]).all()
+        return bool(here) and bool(torch.isfinite(self.J).all())
 
     def metrics(self, cost_names: tuple[str, ...]) -> dict[str, float]:
         """What the rollout says, before anything is learned from it."""

@@ -62,6 +62,8 @@ class ScpoSettings(CostSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.cost_critic_lr > 0.0:
+            raise ValueError(f"cost_critic_lr is {self.cost_critic_lr}: give a number above 0")
         if not 0.0 < self.recovery_fraction <= 1.0:
             raise ValueError(
                 f"recovery_fraction is {self.recovery_fraction}: give a fraction above 0, at most 1"

@@ -48,8 +48,10 @@ class MlpRegression:
         if self.positive:
             pulled.mul_(torch.sigmoid(final))
         for i in range(len(layers) - 1, -1, -1):
-            # The other order is slower where the number of inputs is odd.
-            self.gradients[2 * i].copy_((inputs[i].T @ pulled).T)
+            if x.is_cuda:
+                torch.mm(pulled.T, inputs[i], out=self.gradients[2 * i])
+            else:  # that order is slower on a CPU where the number of inputs is odd
+                self.gradients[2 * i].copy_((inputs[i].T @ pulled).T)
             torch.sum(pulled, 0, out=self.gradients[2 * i + 1])
             if i > 0:
                 back = torch.mm(pulled, self.weights[i], out=self._pulled[i - 1])
