@@ -35,7 +35,7 @@ class Env(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """k finished episodes, in the order they ended."""
+    """k finished episodes, in the order they ended, on the CPU."""
 
     returns: Tensor
     """[k] sum of rewards"""
@@ -120,13 +120,16 @@ class Collector:
             totals[t] = carried + gathered[t]
             carried = totals[t].masked_fill(over.unsqueeze(-1), 0.0)
         self._return, self._cost = carried[:, 0], carried[:, 1:]
+        # Found once and brought to the host at once: reading them one by one makes a GPU wait.
+        rows = ended.nonzero(as_tuple=True)
+        totals = totals[rows].cpu()
         return Episodes(
-            returns=totals[ended][:, 0],
-            cost=totals[ended][:, 1:],
-            cost_max=rollout.cost_max[ended],
-            length=rollout.age[ended] + 1,
-            terminated=rollout.terminated[ended],
-            fault=rollout.sim_fault[ended],
+            returns=totals[:, 0],
+            cost=totals[:, 1:],
+            cost_max=rollout.cost_max[rows].cpu(),
+            length=rollout.age[rows].cpu() + 1,
+            terminated=rollout.terminated[rows].cpu(),
+            fault=rollout.sim_fault[rows].cpu(),
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -149,7 +149,8 @@ def run_episodes(
             done += step.ended
             total.masked_fill_(step.ended.unsqueeze(1), 0.0)
             length.masked_fill_(step.ended, 0)
-    return Episodes(*(torch.cat([getattr(p, f) for p in parts]) for f in Episodes.__annotations__))
+    names = Episodes.__annotations__
+    return Episodes(*(torch.cat([getattr(p, name) for p in parts]).cpu() for name in names))
 
 
 def world_count(episodes: int, most: int = 256) -> int:
