@@ -19,9 +19,9 @@ from statewise.types import Act, EnvSpec, Rollout, Step
 
 Metrics = dict[str, float]
 
-FIRST_COST, LEAST_FIRST_COST = 0.001, 0.0001
-"""What a critic that is never negative says before it has learned: the first in units of the largest
-cost of a step, but not less than the second as it is, or its gradients are too small for Adam."""
+FIRST_COST, FIRST_SHARE = 0.05, 1 / 6
+"""What a critic that is never negative says before it has learned: the first, or the second in units
+of the largest cost of a step if that is less. Where it has seen nothing it should fear something."""
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,8 @@ class Algorithm:
             if self.cost_signal is not None:
                 critic = mlp(self.inputs, settings.hidden, spec.num_costs, self.positive_costs)
                 if self.positive_costs:
-                    # Softplus starts at 0.69, more than most costs, and where all worlds are in their
-                    # first episode nothing but V_D itself tells what lies beyond an epoch.
-                    first = [FIRST_COST * (ceiling or 1.0) for ceiling in spec.cost_ceiling]
-                    start_at(critic, torch.tensor(first).clamp(min=LEAST_FIRST_COST))
+                    largest = torch.tensor([ceiling or 1.0 for ceiling in spec.cost_ceiling])
+                    start_at(critic, (FIRST_SHARE * largest).clamp(max=FIRST_COST))
                 self.cost_value = critic.to(self.device)
             self.build()
         self._start_as_if_zeros_were_read()
