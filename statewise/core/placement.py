@@ -9,14 +9,15 @@ objects keep clear of its first place, then it is drawn anew against all of them
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
 
-TRIES_PER_OBJECT = 100
-_FIRST_TRIES = 6  # most objects find a place within these; only the rest draw all 100
+TRIES = (4, 8, 24, 64)
+"""Tries of each object, 100 in all; those that found a place in one round are not in the next."""
 _CHUNK = 1024
 
 
@@ -57,11 +58,12 @@ class Layouts:
 def sample_layouts(generator: Generator, count: int, arena: Arena) -> Layouts:
     """`count` independent layouts; raises LayoutError if they cannot be found."""
     found: list[Layouts] = []
-    total = rounds = 0
+    total = tried = rounds = 0
     while total < count:
-        found.append(_attempt(generator, min(_CHUNK, max(64, 2 * count)), arena))
-        total += len(found[-1].yaw)
-        rounds += 1
+        share = max(1, total) / tried if tried else 1.0  # of layouts that find room
+        rows = min(_CHUNK, max(64, math.ceil(1.1 * (count - total) / share)))
+        found.append(_attempt(generator, rows, arena))
+        total, tried, rounds = total + len(found[-1].yaw), tried + rows, rounds + 1
         if total == 0 and rounds == 20:
             raise LayoutError(
                 f"no room: {len(arena.keepouts) - 1} objects with keepouts up to "
@@ -104,12 +106,14 @@ def place_one(
 
     Returns the points `[n, 2]` and whether one was found `[n]`; the first that fits is taken.
     """
-    point, found = _first_fit(generator, placed, clearance, half_side, radius, _FIRST_TRIES)
-    rest = (~found).nonzero()[:, 0]
-    if len(rest):
-        tries = TRIES_PER_OBJECT - _FIRST_TRIES
-        late, found_late = _first_fit(generator, placed[rest], clearance, half_side, radius, tries)
-        point[rest], found[rest] = late, found_late
+    point, found = placed.new_zeros(len(placed), 2), torch.zeros(len(placed), dtype=torch.bool)
+    rest = torch.arange(len(placed))
+    for tries in TRIES:
+        drawn, fits = _first_fit(generator, placed[rest], clearance, half_side, radius, tries)
+        point[rest], found[rest] = drawn, fits
+        rest = rest[~fits]
+        if not len(rest):
+            break
     return point, found
 
 

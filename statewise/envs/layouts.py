@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from statewise.core.placement import LayoutError, place_one, sample_layouts
 from statewise.envs.suites import Suite
 
 PILLAR_HALF_HEIGHT = 0.5
 _HAZARD_Z = 0.02
-_FIRST_STOCK, _STOCK = 64, 256
+_MOST, _FIRST_STOCK, _STOCK = 1024, 64, 256
+_WORKERS = min(4, len(os.sched_getaffinity(0)))
 
 Accept = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Which layouts (robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`) may start an episode: `[n]`."""
@@ -24,10 +28,11 @@ Layouts = tuple[Tensor, Tensor, Tensor]
 
 
 class LayoutStock:
-    """Layouts of one suite from one seeded generator, for `num_envs` worlds.
+    """Layouts of one suite and one seed, for `num_envs` worlds.
 
-    Always drawn on the CPU, and so many at a time as does not depend on how fast they are used: one
-    seed gives the same episodes on every device.
+    They are drawn in chunks, on the CPU, and each chunk has a generator and a size of its own that
+    depend on the seed and its number alone: one seed gives the same episodes on every device, however
+    fast they are used and whoever draws them.
     """
 
     def __init__(self, suite: Suite, num_envs: int, device: torch.device, accept: Accept) -> None:
@@ -36,15 +41,16 @@ class LayoutStock:
         self.num_objects = 1 + suite.count("hazard") + suite.count("pillar")
         self.device = device
         self._accept = accept
-        self._generator = torch.Generator()
+        self._goals = Generator()
+        """For goals that are placed anew."""
         self.seed(0)
 
     def seed(self, seed: int) -> None:
         """Start over: the same seed hands out the same layouts."""
-        self._generator.manual_seed(seed)
-        self._refill_size = _FIRST_STOCK
-        self._first = self.num_envs
-        """How many are still missing for the first episode of every world."""
+        self._seed = seed
+        self.next = 0
+        """Number of the next chunk"""
+        self._goals.manual_seed(seed)
         self._robot = torch.zeros(0, 2)
         self._yaw = torch.zeros(0)
         self._objects = torch.zeros(0, self.num_objects, 3)
@@ -64,13 +70,33 @@ class LayoutStock:
         return robot, yaw, objects
 
     def draw(self) -> Layouts:
-        """The next layouts of the sequence, some tens to some thousands."""
-        size = self._refill_size
-        found = self._draw(max(size, self.num_envs) if self._first > 0 else size)
-        self._first -= len(found[1])
+        """The next chunk."""
+        self.next += 1
+        return self.chunk(self.next - 1)
+
+    def chunk(self, number: int) -> Layouts:
+        """The chunk of that number, some tens to a thousand layouts. Any thread may ask for it."""
+        generator = Generator()
+        mixed = np.random.SeedSequence([self._seed, number]).generate_state(1, np.uint64)
+        generator.manual_seed(int(mixed[0] >> np.uint64(1)))
+        count = self._size(number)
+        drawn = sample_layouts(generator, count, self.suite.arena)
+        objects = torch.cat([drawn.objects, self._heights(generator, count)], dim=2)
+        good = self._accept(drawn.robot, drawn.yaw, objects)
+        if not good.any():
+            raise LayoutError(
+                f"{self.suite.name}: in none of {count} layouts does the robot start free of cost "
+                f"and short of the goal; give it a larger keepout or fewer objects"
+            )
+        return drawn.robot[good], drawn.yaw[good], objects[good]
+
+    def _size(self, number: int) -> int:
+        """How many layouts of a chunk are tried."""
+        first = -(-self.num_envs // _MOST)
+        if number < first:  # for the first episode of every world
+            return min(_MOST, self.num_envs - number * _MOST)
         # Few at first, for those who need few; then many, for those who need many.
-        self._refill_size = min(2 * size, _STOCK)
-        return found
+        return min(_FIRST_STOCK << min(number - first, 10), _STOCK)
 
     def new_goal(self, robot: Tensor, objects: Tensor) -> tuple[Tensor, Tensor]:
         """Another place for the goal among `objects [k, K, 3]`, the robot being at `[k, 2]`.
@@ -81,68 +107,57 @@ class LayoutStock:
         placed = torch.cat([robot.unsqueeze(1), objects[:, 1:, :2]], dim=1).cpu()
         keepouts = torch.tensor([arena.robot_keepout, *arena.keepouts[1:]])
         half = arena.extent - arena.keepouts[0]
-        xy, found = place_one(self._generator, placed, keepouts + arena.keepouts[0], half)
-        goal = torch.cat([xy, self._goal_height(len(xy))], dim=1)
+        xy, found = place_one(self._goals, placed, keepouts + arena.keepouts[0], half)
+        goal = torch.cat([xy, self._goal_height(self._goals, len(xy))], dim=1)
         if arena.reach is not None:
             found &= torch.linalg.vector_norm(goal, dim=-1) <= arena.reach
         return goal.to(self.device), found.to(self.device)
 
     def state(self) -> dict[str, Any]:
         return {
-            "generator": self._generator.get_state(),
-            "refill_size": self._refill_size,
-            "first": self._first,
+            "seed": self._seed,
+            "next": self.next,
+            "goals": self._goals.get_state(),
             "robot": self._robot.clone(),
             "yaw": self._yaw.clone(),
             "objects": self._objects.clone(),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self._generator.set_state(state["generator"])
-        self._refill_size, self._first = state["refill_size"], state.get("first", 0)
+        self._seed, self.next = state["seed"], state["next"]
+        self._goals.set_state(state["goals"])
         self._robot, self._yaw, self._objects = state["robot"], state["yaw"], state["objects"]
 
-    def _draw(self, count: int) -> Layouts:
-        """What may start an episode of the next `count` layouts."""
-        drawn = sample_layouts(self._generator, count, self.suite.arena)
-        objects = torch.cat([drawn.objects, self._heights(count)], dim=2)
-        good = self._accept(drawn.robot, drawn.yaw, objects)
-        if not good.any():
-            raise LayoutError(
-                f"{self.suite.name}: in none of {count} layouts does the robot start free of cost "
-                f"and short of the goal; give it a larger keepout or fewer objects"
-            )
-        return drawn.robot[good], drawn.yaw[good], objects[good]
-
-    def _heights(self, count: int) -> Tensor:
+    def _heights(self, generator: Generator, count: int) -> Tensor:
         """Height of each object's centre: `[n, K, 1]`."""
         suite = self.suite
-        goal = self._goal_height(count)
+        goal = self._goal_height(generator, count)
         if suite.robot.spatial:
-            hazards = self._in_air(count, suite.count("hazard"))
+            hazards = self._in_air(generator, count, suite.count("hazard"))
         else:
             hazards = torch.full((count, suite.count("hazard")), _HAZARD_Z)
         pillars = torch.full((count, suite.count("pillar")), PILLAR_HALF_HEIGHT)
         return torch.cat([goal, hazards, pillars], dim=1).unsqueeze(-1)
 
-    def _goal_height(self, count: int) -> Tensor:
+    def _goal_height(self, generator: Generator, count: int) -> Tensor:
         robot = self.suite.robot
         if robot.spatial:
-            return self._in_air(count, 1)
+            return self._in_air(generator, count, 1)
         return torch.full((count, 1), robot.goal_radius / 2 + 0.01)
 
-    def _in_air(self, count: int, objects: int) -> Tensor:
+    def _in_air(self, generator: Generator, count: int, objects: int) -> Tensor:
         low, high = self.suite.robot.goal_height
-        return low + (high - low) * torch.rand(count, objects, generator=self._generator)
+        return low + (high - low) * torch.rand(count, objects, generator=generator)
 
 
 class DeviceStock:
     """The same layouts in the same order, for worlds on a device that is never waited for in vain.
 
-    They lie in a ring on the device, drawn ahead of use. How many were used is counted there, as
-    only the device knows in which worlds an episode ended; the count comes back to the host some
-    steps late. In a step at most every world takes one, so the host knows how many there are left
-    at least: it waits for a count only where that could be fewer than there are worlds.
+    They lie in a ring on the device, drawn ahead of use by threads of the host: in a crowded arena
+    finding a layout takes longer than a step of a world. How many were used is counted on the device,
+    as only it knows in which worlds an episode ended; the count comes back to the host some steps
+    late. In a step at most every world takes one, so the host knows how many there are left at least:
+    it waits for a count only where that could be fewer than there are worlds.
     """
 
     _used: Tensor
@@ -152,9 +167,12 @@ class DeviceStock:
         self._source = source
         self._worlds = source.num_envs
         self._device = device
-        self._size = 3 * self._worlds + _STOCK
+        self._size = 4 * self._worlds + _MOST
         self._ring = torch.zeros(self._size, 3 + 3 * source.num_objects, device=device)
         """Robot, yaw and objects of each layout, side by side: one copy, one gather."""
+        self._pool = ThreadPoolExecutor(_WORKERS, initializer=lambda: torch.set_num_threads(1))
+        self._ahead: deque[Future[Layouts]] = deque()
+        """The next chunks, under way"""
         self.seed(0)
 
     def seed(self, seed: int) -> None:
@@ -177,8 +195,7 @@ class DeviceStock:
         rows = self._ring[(self._used + rank - 1) % self._size]
         self._used = self._used + rank[-1]
         self._counts.append(_Count(self._used))
-        if self._drawn - self._known < 2 * self._worlds:
-            self._draw()
+        self._stock_up()
         return rows[:, :2], rows[:, 2], rows[:, 3:].unflatten(1, (-1, 3))
 
     def state(self) -> dict[str, Any]:
@@ -198,6 +215,9 @@ class DeviceStock:
         self._put((left["robot"], left["yaw"], left["objects"]))
 
     def _forget(self) -> None:
+        for chunk in self._ahead:
+            chunk.cancel()
+        self._ahead.clear()
         self._drawn: int = 0  # since the start
         self._used = torch.zeros((), dtype=torch.long, device=self._device)
         self._known: int = 0  # used, when it was last heard of
@@ -218,8 +238,23 @@ class DeviceStock:
             self._known = self._counts.popleft().read()
             wait = False
 
+    def _stock_up(self) -> None:
+        """Keep three layouts for every world, of those that are ready."""
+        self._begin()
+        while self._drawn - self._known < 3 * self._worlds and self._ahead[0].done():
+            self._draw()
+
     def _draw(self) -> None:
-        self._put(self._source.draw())
+        self._begin()
+        self._put(self._ahead.popleft().result())
+        self._source.next += 1
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set the threads to work on the next chunks."""
+        while len(self._ahead) < 2 * _WORKERS:
+            number = self._source.next + len(self._ahead)
+            self._ahead.append(self._pool.submit(self._source.chunk, number))
 
     def _put(self, layouts: Layouts) -> None:
         """Write layouts behind the newest ones of the ring, over such as are used for certain."""

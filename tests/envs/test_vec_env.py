@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -243,6 +244,18 @@ def test_save_restore_continue_gives_the_same_bytes(suite: str) -> None:
         b = other.step(action)
         for name in ("obs", "reward", "cost", "cost_max", "terminated", "truncated", "final_obs"):
             assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+def test_layouts_of_a_seed_are_the_same_whenever_and_by_whomever_they_are_drawn() -> None:
+    stock = statewise.make_env("Point-Hazard-8", 2000)._layouts
+    stock.seed(3)
+    with ThreadPoolExecutor(2) as threads:
+        early = list(threads.map(stock.chunk, (4, 2, 0)))
+    in_order = [stock.draw() for _ in range(5)]
+    for mine, number in zip(early, (4, 2, 0), strict=True):
+        assert all(map(torch.equal, mine, in_order[number]))
+    assert sum(len(yaw) for _, yaw, _ in in_order[:2]) == 2000  # the first episodes of all worlds
+    assert len({float(yaw[0]) for _, yaw, _ in in_order}) == 5
 
 
 def test_saving_covers_the_layouts_of_episodes_to_come(put: Put) -> None:
