@@ -20,19 +20,17 @@ def descend(
     weights: Tensor,
     rows: Tensor,
 ) -> Tensor:
-    """A step on the weighted mean squared error of each of `rows [steps, n]`; the last error."""
-    loss = inputs.new_zeros(())
-    gradient = (
-        _mlp_gradient(net, rows.shape[1]) if isinstance(net, nn.Sequential) else _gradient(net)
-    )
+    """A step on the weighted mean squared error of each of `rows [steps, n]`; the last of them."""
+    learn = _mlp_gradient(net, rows.shape[1]) if isinstance(net, nn.Sequential) else _gradient(net)
+    error, weight = inputs.new_zeros(1, 1), inputs.new_zeros(1, 1)
     for x, y, weight in minibatches(rows, inputs, targets, weights[:, None]):
-        loss = gradient(x, y, weight)
+        error = learn(x, y, weight)
         optimizer.step()
-    return loss
+    return (weight * error.square()).mean()
 
 
 def _mlp_gradient(net: nn.Sequential, rows: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A function that finds the gradients of an `mlp` on so many rows, and returns the loss."""
+    """A function that finds the gradients of an `mlp` on so many rows, and returns its errors."""
     layers = [layer for layer in net if isinstance(layer, nn.Linear)]
     regression = MlpRegression(
         [layer.weight for layer in layers],
@@ -42,7 +40,7 @@ def _mlp_gradient(net: nn.Sequential, rows: int) -> Callable[[Tensor, Tensor, Te
     )
     for p, gradient in zip(net.parameters(), regression.gradients, strict=True):
         p.grad = gradient
-    return regression.loss
+    return regression.error
 
 
 def _gradient(net: nn.Module) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
@@ -50,10 +48,11 @@ def _gradient(net: nn.Module) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     parameters = list(net.parameters())
 
     def find(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        loss = (weight * (net(x) - y).square()).mean()
+        error = net(x) - y
+        loss = (weight * error.square()).mean()
         for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             p.grad = gradient
-        return loss.detach()
+        return error.detach()
 
     return find
 

@@ -32,8 +32,11 @@ class MlpRegression:
         self._pulled = [torch.empty_like(output) for output in self._outputs]
 
     @torch.no_grad()
-    def loss(self, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """mean(weight · (network(x) - y)²) for x [N, n], y [N, m] and weight [N, 1]."""
+    def error(self, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """network(x) - y, [N, m], for x [N, n], y [N, m] and weight [N, 1].
+
+        Leaves the gradients of mean(weight · error²).
+        """
         layers = list(zip(self.weights, self.biases, self._outputs, strict=True))
         inputs = [x]
         for W, b, output in layers:
@@ -42,9 +45,7 @@ class MlpRegression:
                 inputs.append(tanh_(output))
         final, pulled = self._outputs[-1], self._pulled[-1]
         error = (functional.softplus(final) if self.positive else final) - y
-        torch.mul(error, weight, out=pulled)
-        loss = torch.mean(pulled * error)
-        pulled.mul_(2.0 / error.numel())
+        torch.mul(error, weight, out=pulled).mul_(2.0 / error.numel())
         if self.positive:
             pulled.mul_(torch.sigmoid(final))
         for i in range(len(layers) - 1, -1, -1):
@@ -56,7 +57,7 @@ class MlpRegression:
             if i > 0:
                 back = torch.mm(pulled, self.weights[i], out=self._pulled[i - 1])
                 pulled = torch.ops.aten.tanh_backward.grad_input(back, inputs[i], grad_input=back)
-        return loss
+        return error
 
 
 def _alternating(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
