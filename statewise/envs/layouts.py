@@ -96,7 +96,8 @@ class LayoutStock:
         if number < first:  # for the first episode of every world
             return min(_MOST, self.num_envs - number * _MOST)
         # Few at first, for those who need few; then many, for those who need many.
-        return min(_FIRST_STOCK << min(number - first, 10), _STOCK)
+        most = min(max(_STOCK, self.num_envs // 4), _MOST)
+        return min(_FIRST_STOCK << min(number - first, 10), most)
 
     def new_goal(self, robot: Tensor, objects: Tensor) -> tuple[Tensor, Tensor]:
         """Another place for the goal among `objects [k, K, 3]`, the robot being at `[k, 2]`.
