@@ -9,43 +9,48 @@ from __future__ import annotations
 
 import copy
 import importlib
-import inspect
 import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
-from gymnasium import spaces, wrappers
+from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.envs.foreign import (
+    AnyEnv,
+    Blame,
+    Channel,
+    action_box,
+    control_dt,
+    env_name,
+    find_channels,
+    five_values,
+    flat_size,
+    keeper,
+    observation_blocks,
+    plain,
+    random_state,
+    read_costs,
+    restored,
+    time_limits,
+)
 from statewise.types import EnvSpec, Step, first_step
 
 log = logging.getLogger("statewise")
 
-AnyEnv = gymnasium.Env[Any, Any]
 Floats = NDArray[np.float32]
 
 PREFIX = "gym:"
 """What the name of an environment that is not a suite begins with."""
 NO_LIMIT = 100_000
 """Episodes of an environment without a time limit are truncated after this many steps."""
-
-_STATELESS = (
-    wrappers.OrderEnforcing,
-    wrappers.PassiveEnvChecker,
-    wrappers.TimeLimit,  # steps are counted here as well
-    wrappers.RescaleAction,
-    wrappers.FlattenObservation,
-)
-"""Wrappers that an exact resume may look through."""
 
 
 def import_env(
@@ -102,14 +107,14 @@ class ImportedEnv:
         import_modules(modules)
         make, limit = _maker(env_id) if isinstance(env_id, str) else (env_id, None)
         probe = make()
-        self.name = PREFIX + _name(probe)
+        self.name = PREFIX + env_name(probe)
         self.num_envs, self.seed = num_envs, seed
         self.device = torch.device(device)
         self.faults = 0
         """How many episodes a non-finite observation has ended since the environment was made."""
         self._space = probe.observation_space
-        self._actions = _action_box(probe.action_space, self.name)
-        flat = _flat_size(self._space, self.name)
+        self._actions = action_box(probe.action_space, self.name)
+        flat = flat_size(self._space, self.name)
         self._channels = self._probe_costs(probe, _names(cost_keys))
         self.spec = EnvSpec(
             name=self.name,
@@ -117,9 +122,9 @@ class ImportedEnv:
             action_size=math.prod(self._actions.shape),
             cost_names=tuple(c.name for c in self._channels),
             cost_ceiling=(float(cost_ceiling),) * len(self._channels),
-            max_episode_steps=min([max_episode_steps or limit or NO_LIMIT, *_limits(probe)]),
-            control_dt=_control_dt(probe),
-            blocks=_blocks(self._space, flat),
+            max_episode_steps=min([max_episode_steps or limit or NO_LIMIT, *time_limits(probe)]),
+            control_dt=control_dt(probe),
+            blocks=observation_blocks(self._space, flat),
         )
         self._envs = [make() for _ in range(num_envs)]
         distinct = {id(e.unwrapped) for e in (probe, *self._envs)}
@@ -127,7 +132,7 @@ class ImportedEnv:
                  f"{self.name}: the function gave the same instance twice; let it make a new one "
                  f"at every call")  # fmt: skip
         probe.close()
-        keepers = [_keeper(e) for e in self._envs]
+        keepers = [keeper(e) for e in self._envs]
         self._keepers = [k for k in keepers if k is not None]
         self.exact_resume = len(self._keepers) == num_envs
         """Whether a `state_dict` continues exactly; otherwise loading one begins new episodes."""
@@ -162,7 +167,7 @@ class ImportedEnv:
         self._ready = False  # until all worlds have been stepped: an error in one ends them all
         results = []
         controls = self._controls(action)
-        with _Blame(self.name, "step") as at:
+        with Blame(self.name, "step") as at:
             for at.world, env in enumerate(self._envs):
                 results.append(env.step(controls[at.world]))
 
@@ -205,10 +210,10 @@ class ImportedEnv:
             "worlds": None,
         }
         if self.exact_resume:
-            with _Blame(self.name, "get_state") as at:
+            with Blame(self.name, "get_state") as at:
                 worlds = []
                 for at.world, keeper in enumerate(self._keepers):
-                    worlds.append(_plain([keeper.get_state(), _random_state(keeper)]))  # type: ignore[attr-defined]
+                    worlds.append(plain([keeper.get_state(), random_state(keeper)]))  # type: ignore[attr-defined]
             state |= {
                 "worlds": worlds,
                 "obs": torch.from_numpy(self._obs.copy()),
@@ -237,9 +242,9 @@ class ImportedEnv:
                 self.num_envs,
             )
             return
-        with _Blame(self.name, "set_state") as at:
+        with Blame(self.name, "set_state") as at:
             for at.world, keeper in enumerate(self._keepers):
-                saved, random = _restored(state["worlds"][at.world])
+                saved, random = restored(state["worlds"][at.world])
                 keeper.set_state(saved)  # type: ignore[attr-defined]
                 keeper.unwrapped.np_random.bit_generator.state = random
         self._fresh, self._resets = None, resets
@@ -281,7 +286,7 @@ class ImportedEnv:
 
     def _reset_world(self, world: int, seed: int | None) -> Floats:
         """Begin an episode in one world; its first observation `[n]`."""
-        with _Blame(self.name, "reset", world):
+        with Blame(self.name, "reset", world):
             result = self._envs[world].reset(seed=seed)
         self._resets += 1
         _require(isinstance(result, tuple) and len(result) == 2,
@@ -316,7 +321,7 @@ class ImportedEnv:
         terminated, truncated = np.empty(batch, np.bool_), np.empty(batch, np.bool_)
         infos = []
         for world, result in enumerate(results):
-            last, reward[world], terminated[world], truncated[world], info = _five(
+            last, reward[world], terminated[world], truncated[world], info = five_values(
                 result, f"world {world} of {self.name}"
             )
             obs[world] = self._flat(world, last)
@@ -340,21 +345,21 @@ class ImportedEnv:
         cost = np.zeros((self.num_envs, len(self._channels)), np.float32)
         for world, info in enumerate(infos):
             if not fault[world]:
-                cost[world] = _read_costs(self._channels, info, f"world {world} of {self.name}")
+                cost[world] = read_costs(self._channels, info, f"world {world} of {self.name}")
         self._largest = np.maximum(self._largest, cost.max(axis=0))
         cost[fault] = self._largest
         return cost
 
     def _probe_costs(self, probe: AnyEnv, keys: tuple[str, ...]) -> tuple[Channel, ...]:
         """The costs that one step of an instance shows."""
-        with _Blame(self.name, "reset"):
+        with Blame(self.name, "reset"):
             probe.reset(seed=self._derived(0, 0))
         middle = (self._actions.low / 2 + self._actions.high / 2).astype(self._actions.dtype)
-        with _Blame(self.name, "step"):
+        with Blame(self.name, "step"):
             result = probe.step(middle)
-        info = _five(result, f"the trial step of {self.name}")[-1]
-        channels = _channels(info, keys, self.name)
-        _read_costs(channels, info, f"the trial step of {self.name}")
+        info = five_values(result, f"the trial step of {self.name}")[-1]
+        channels = find_channels(info, keys, self.name)
+        read_costs(channels, info, f"the trial step of {self.name}")
         return channels
 
     def _count_faults(self, fault: NDArray[np.bool_]) -> None:
@@ -433,240 +438,6 @@ def _maker(env_id: str) -> tuple[Callable[[], AnyEnv], int | None]:
         ) from error
     limit, spec.max_episode_steps, spec.disable_env_checker = spec.max_episode_steps, None, True
     return lambda: gymnasium.make(spec), limit
-
-
-def _name(env: AnyEnv) -> str:
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-
-
-def _action_box(space: gymnasium.Space[Any], name: str) -> spaces.Box:
-    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        raise ValueError(
-            f"{name} has the action space {space}: the policies give real numbers, so it must be a "
-            f"Box of floating point numbers"
-        )
-    if not (np.isfinite(space.low) & np.isfinite(space.high)).all():
-        raise ValueError(
-            f"{name} has the action space {space}: actions from -1 to 1 are stretched to its "
-            f"bounds, so they must be finite: give it the bounds that make sense"
-        )
-    return space
-
-
-def _flat_size(space: gymnasium.Space[Any], name: str) -> int:
-    if not space.is_np_flattenable:
-        raise ValueError(
-            f"{name} has the observation space {space}, which has no fixed size: wrap it so that "
-            f"its observations are arrays"
-        )
-    return spaces.utils.flatdim(space)
-
-
-def _blocks(space: gymnasium.Space[Any], size: int) -> dict[str, slice]:
-    """Where the entries of a Dict lie in the flat observation; one block for anything else."""
-    if not isinstance(space, spaces.Dict):
-        return {"observation": slice(0, size)}
-    blocks, start = {}, 0
-    for name, part in space.spaces.items():
-        stop = start + spaces.utils.flatdim(part)
-        blocks[str(name)] = slice(start, stop)
-        start = stop
-    return blocks
-
-
-def _layers(env: AnyEnv) -> list[AnyEnv]:
-    """The wrappers from the outside in, and the environment itself."""
-    layers = [env]
-    while isinstance(layers[-1], gymnasium.Wrapper):
-        layers.append(layers[-1].env)
-    return layers
-
-
-def _limits(env: AnyEnv) -> list[int]:
-    """The time limits of an environment and its wrappers: the shortest is the one that holds."""
-    layers = _layers(env)
-    limits = [layer.spec.max_episode_steps for layer in layers if layer.spec is not None]
-    # A wrapper around something unregistered has no spec to tell it.
-    limits += [e._max_episode_steps for e in layers if isinstance(e, wrappers.TimeLimit)]
-    return [limit for limit in limits if limit is not None]
-
-
-def _control_dt(env: AnyEnv) -> float:
-    """Seconds in a step: the environment's `dt`, or a frame of its `render_fps`, or 1."""
-    dt = getattr(env.unwrapped, "dt", None)
-    if isinstance(dt, int | float | np.number) and 0 < float(dt) < math.inf:
-        return float(dt)
-    fps = (env.metadata or {}).get("render_fps")
-    return 1.0 / fps if fps else 1.0
-
-
-# Costs -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Channel:
-    """Where the cost of one constraint stands: in `info`, or in its entry `inside`."""
-
-    name: str
-    key: str | int
-    inside: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.key!r}" if self.inside is None else f"{self.inside}[{self.key!r}]"
-
-
-def _channels(info: Mapping[str, Any], keys: tuple[str, ...], name: str) -> tuple[Channel, ...]:
-    """The costs an info shows: the named keys, or `costs`, or `cost`, or none."""
-    if keys:
-        return tuple(Channel(key, key) for key in keys)
-    costs = info.get("costs")
-    if costs is None:
-        return (Channel("cost", "cost"),) if "cost" in info else ()
-    if isinstance(costs, str) or not hasattr(costs, "__len__") or len(costs) == 0:
-        raise ValueError(
-            f"{name} reports 'costs' as {costs!r}: give a number for each constraint in a sequence "
-            f"or a dict, or a single one as 'cost'"
-        )
-    if isinstance(costs, Mapping):
-        return tuple(Channel(str(key), key, "costs") for key in costs)
-    return tuple(Channel(f"cost_{i}", i, "costs") for i in range(len(costs)))
-
-
-def _read_costs(channels: tuple[Channel, ...], info: Mapping[str, Any], where: str) -> list[float]:
-    """[m] finite and not negative; anything else raises ValueError, and never counts as zero."""
-    if not channels:
-        for key in ("costs", "cost"):
-            if info.get(key) is not None:
-                raise ValueError(
-                    f"{where} reported a cost {key!r}, which the trial step did not: report it at "
-                    f"every step"
-                )
-        return []
-    inside = channels[0].inside
-    if inside is not None and info.get(inside) is not None and len(info[inside]) != len(channels):
-        raise ValueError(
-            f"{where} reported {len(info[inside])} {inside!r}; the trial step had {len(channels)}: "
-            f"{info[inside]}"
-        )
-    return [_read_cost(channel, info, where) for channel in channels]
-
-
-def _read_cost(channel: Channel, info: Mapping[str, Any], where: str) -> float:
-    box: Any = info if channel.inside is None else info.get(channel.inside)
-    try:
-        value = box[channel.key]
-    except (KeyError, IndexError, TypeError):
-        value = None
-    if value is None:
-        raise ValueError(f"{where} reported no cost {channel}: report it at every step, 0 if none")
-    try:
-        cost = float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{where} reported the cost {channel} as {value!r}: give a number"
-        ) from error
-    if not (math.isfinite(cost) and cost >= 0.0):
-        raise ValueError(
-            f"{where} reported the cost {channel} as {cost}: costs are finite and never negative"
-        )
-    return cost
-
-
-def _five(result: Any, where: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-    """A step as observation, reward, terminated, truncated, info.
-
-    Safety-Gymnasium's six values have the cost after the reward; it joins the info.
-    """
-    if not isinstance(result, tuple) or len(result) not in (5, 6):
-        count = len(result) if isinstance(result, tuple) else type(result).__name__
-        raise ValueError(
-            f"{where}: step() returned {count} values; five (observation, reward, terminated, "
-            f"truncated, info) or six (a cost after the reward) are understood"
-        )
-    obs, reward, *cost, terminated, truncated, info = result
-    if cost:
-        info = {**info, "cost": cost[0]}
-    return obs, reward, terminated, truncated, info
-
-
-# Saving ----------------------------------------------------------------------------------------
-
-
-def _keeper(env: AnyEnv) -> AnyEnv | None:
-    """The layer that can save and restore itself, if nothing outside of it has a state."""
-    for layer in _layers(env):
-        if _takes(layer, "get_state", 0) and _takes(layer, "set_state", 1):
-            return layer
-        if type(layer) not in _STATELESS:
-            return None
-    return None
-
-
-def _takes(env: AnyEnv, method: str, count: int) -> bool:
-    """Whether there is such a method to be called with so many arguments."""
-    call = getattr(env, method, None)
-    if not callable(call):
-        return False
-    try:
-        inspect.signature(call).bind(*range(count))
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _random_state(env: AnyEnv) -> Mapping[str, Any]:
-    return env.unwrapped.np_random.bit_generator.state
-
-
-def _plain(state: Any) -> Any:
-    """A copy made of tensors and plain values, which checkpoints can hold."""
-    if isinstance(state, np.ndarray):
-        return torch.from_numpy(state.copy())
-    if isinstance(state, np.generic):
-        return state.item()
-    if isinstance(state, Mapping):
-        return {_plain(key): _plain(value) for key, value in state.items()}
-    if isinstance(state, list | tuple):
-        return type(state)([_plain(value) for value in state])
-    if state is None or isinstance(state, bool | int | float | str):
-        return state
-    raise TypeError(
-        f"the state holds a {type(state).__name__}: give arrays, numbers, strings, and lists, "
-        f"tuples and dicts of them"
-    )
-
-
-def _restored(state: Any) -> Any:
-    """What `_plain` was given: a copy, with arrays again."""
-    if isinstance(state, Tensor):
-        return state.cpu().numpy().copy()
-    if isinstance(state, dict):
-        return {key: _restored(value) for key, value in state.items()}
-    if isinstance(state, list | tuple):
-        return type(state)([_restored(value) for value in state])
-    return state
-
-
-class _Blame:
-    """Adds the number of the world to what an environment raises; nothing is kept back."""
-
-    def __init__(self, name: str, call: str, world: int = 0) -> None:
-        self.name, self.call, self.world = name, call, world
-
-    def __enter__(self) -> _Blame:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, Exception):
-            raise RuntimeError(
-                f"world {self.world} of {self.name} failed in {self.call}(): "
-                f"{type(error).__name__}: {error}"
-            ) from error
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
