@@ -20,13 +20,13 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
-from rich.table import Table
 from torch import Tensor
 
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.bench.ablations import Ablations
 from statewise.bench.command import Paper
 from statewise.bench.grid import parse_seeds
+from statewise.cli_tables import evaluation_table, play_table, robot_table, suite_table
 from statewise.envs.imports import import_modules
 from statewise.envs.render import (
     Camera,
@@ -38,13 +38,10 @@ from statewise.envs.render import (
     Viewer,
     check_video_path,
 )
-from statewise.envs.robots import get_robot, robot_names
-from statewise.envs.suites import PAPER_SUITES
 from statewise.envs.vec_env import VecEnv, make_env
 from statewise.sim.backend import GpuError, MissingPackage
 from statewise.training import api
 from statewise.training.checkpoint import write_atomically
-from statewise.training.evaluate import Evaluation
 from statewise.training.loop import TrainSettings
 from statewise.training.policy import load_policy
 from statewise.types import Step
@@ -73,7 +70,7 @@ class List:
     """Which of the two."""
 
     def run(self) -> None:
-        table = _suite_table() if self.what == "suites" else _robot_table()
+        table = suite_table() if self.what == "suites" else robot_table()
         _console().print(table)
 
 
@@ -127,7 +124,7 @@ class Play:
             trained.check(env.spec)
             algo = trained.algo
             episodes, running = self._play(env, lambda step: algo.act(step, None).executed)
-        _console().print(_summary(env, episodes, running))
+        _console().print(play_table(env, episodes, running))
         if self.video is not None:
             took = time.perf_counter() - started
             print(f"video: {self.video} ({took:.1f} s to simulate and draw)")
@@ -205,7 +202,7 @@ class Evaluate:
             self.path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
             self.best_safe,
         )  # fmt: skip
-        _console().print(_evaluation(found))
+        _console().print(evaluation_table(found))
         if self.json is not None:
             write_atomically(self.json, (json.dumps(found.as_dict(), indent=2) + "\n").encode())
             print(f"numbers: {self.json}")
@@ -390,107 +387,6 @@ def _random_policy(
         return actions.to(device)
 
     return act
-
-
-# Tables ----------------------------------------------------------------------------------------
-
-
-def _suite_table() -> Table:
-    table = Table(title="The suites of the paper", title_justify="left",
-                  caption="Any {Robot}-{Constraint}-{Number} works, and chains of constraints too: "
-                          "Point-Hazard-8-Pillar-4", caption_justify="left")  # fmt: skip
-    table.add_column("suite", no_wrap=True)
-    for name in ("observation", "action", "constraint", "radius m", "keepout m", "goal m",
-                 "episode steps", "control Hz"):  # fmt: skip
-        table.add_column(name, justify="left" if name == "constraint" else "right")
-    for name in PAPER_SUITES:
-        table.add_row(*_suite_row(name))
-    return table
-
-
-def _suite_row(name: str) -> list[str]:
-    env = make_env(name)
-    constraints = env.suite.constraints
-    return [
-        name,
-        str(env.spec.obs_size),
-        str(env.spec.action_size),
-        ", ".join(f"{c.count} {c.kind}" for c in constraints),
-        ", ".join(f"{c.radius:g}" for c in constraints),
-        ", ".join(f"{c.keepout:g}" for c in constraints),
-        f"{env.suite.robot.goal_radius:g}",
-        str(env.spec.max_episode_steps),
-        f"{1 / env.spec.control_dt:.3g}",
-    ]
-
-
-def _robot_table() -> Table:
-    table = Table(title="The robots", title_justify="left",
-                  caption="Observation: of the robot itself, and all of it in its first kind of "
-                          "suite. Goal: its radius", caption_justify="left")  # fmt: skip
-    table.add_column("robot", no_wrap=True)
-    for name in ("own obs.", "observation", "action", "constraints", "goal m",
-                 "episode steps", "control Hz"):  # fmt: skip
-        table.add_column(name, justify="left" if name == "constraints" else "right")
-    for name in robot_names():
-        table.add_row(*_robot_row(name))
-    return table
-
-
-def _robot_row(name: str) -> list[str]:
-    robot = get_robot(name)
-    env = make_env(f"{name}-{robot.constraints[0]}-1")
-    return [
-        name,
-        str(env.spec.blocks["goal_compass"].start),  # what comes before is the robot's own
-        str(env.spec.obs_size),
-        str(env.spec.action_size),
-        ", ".join(robot.constraints),
-        f"{robot.goal_radius:g}",
-        str(env.spec.max_episode_steps),
-        f"{1 / env.spec.control_dt:.3g}",
-    ]
-
-
-def _summary(env: VecEnv, episodes: list[Episode], running: Tally) -> Table:
-    """What happened, for every constraint; a running episode counts for costs, not for returns."""
-    table = Table(title=f"{env.suite.name}: {len(episodes)} finished episodes", show_header=False,
-                  title_justify="left")  # fmt: skip
-    endings = [e.ending for e in episodes]
-    for ending in sorted(set(endings)):
-        table.add_row(ending, str(endings.count(ending)))
-    if episodes:
-        mean = sum(e.ret for e in episodes) / len(episodes)
-        table.add_row("return, mean of the finished", f"{mean:.3f}")
-    table.add_row("return of the running episode", f"{float(running.ret[0]):.3f}")
-    for i, name in enumerate(env.spec.cost_names):
-        total = sum(e.cost[i] for e in episodes) + float(running.cost[0, i])
-        largest = max([e.cost_max[i] for e in episodes] + [float(running.cost_max[0, i])])
-        table.add_row(f"{name} cost, sum over all steps", f"{total:.3f}")
-        table.add_row(f"{name} cost, largest of any step", f"{largest:.3f}")
-    table.add_row("simulator faults", str(env.faults))
-    return table
-
-
-def _evaluation(found: Evaluation) -> Table:
-    how = "sampled" if found.sampled else "mean"
-    table = Table(title=f"{found.algo} on {found.suite}: {found.episodes} fresh episodes, "
-                        f"{how} actions, seed {found.seed}", show_header=False,
-                  title_justify="left")  # fmt: skip
-    table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
-    ending = "ended by the task" if found.suite.startswith("gym:") else "goal reached"
-    table.add_row(ending, f"{found.goals:.1%}")
-    table.add_row("episode length", f"{found.length:.0f}")
-    for c in found.constraints:
-        table.add_row(f"{c.name} cost of an episode", f"{c.episode_cost:.4f}")
-        table.add_row(f"{c.name} cost, largest of an episode", f"{c.max_cost:.4f}")
-        table.add_row(f"{c.name} cost, largest of any step", f"{c.worst_cost:.4f}")
-        table.add_row(f"{c.name} cost rate", f"{c.cost_rate:.5f}")
-        table.add_row(f"episodes that violate {c.name}",
-                      f"{c.rate:.1%} (95 % interval {c.low:.1%} to {c.high:.1%})")  # fmt: skip
-    if found.sim_faults:
-        table.add_row("[red]simulator faults[/red]", str(found.sim_faults))
-    return table
 
 
 def _console(stderr: bool = False) -> Console:

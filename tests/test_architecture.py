@@ -12,6 +12,7 @@ LAYERS = [
     {"algos", "envs"},
     {"training"},
     {"bench", "deploy", "report"},
+    {"cli_tables"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -138,7 +138,7 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(*args: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr("statewise.cli._summary", broken)
+    monkeypatch.setattr("statewise.cli.play_table", broken)
     with pytest.raises(KeyError):
         main(["play", "Point-Hazard-1", "--seconds", "0.1", "--no-speed"])
 

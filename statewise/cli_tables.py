@@ -1,0 +1,109 @@
+"""The tables that the `statewise` command prints."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from statewise.envs.render import Episode, Tally
+from statewise.envs.robots import get_robot, robot_names
+from statewise.envs.suites import PAPER_SUITES
+from statewise.envs.vec_env import VecEnv, make_env
+from statewise.training.evaluate import Evaluation
+
+
+def suite_table() -> Table:
+    table = Table(title="The suites of the paper", title_justify="left",
+                  caption="Any {Robot}-{Constraint}-{Number} works, and chains of constraints too: "
+                          "Point-Hazard-8-Pillar-4", caption_justify="left")  # fmt: skip
+    table.add_column("suite", no_wrap=True)
+    for name in ("observation", "action", "constraint", "radius m", "keepout m", "goal m",
+                 "episode steps", "control Hz"):  # fmt: skip
+        table.add_column(name, justify="left" if name == "constraint" else "right")
+    for name in PAPER_SUITES:
+        table.add_row(*_suite_row(name))
+    return table
+
+
+def _suite_row(name: str) -> list[str]:
+    env = make_env(name)
+    constraints = env.suite.constraints
+    return [
+        name,
+        str(env.spec.obs_size),
+        str(env.spec.action_size),
+        ", ".join(f"{c.count} {c.kind}" for c in constraints),
+        ", ".join(f"{c.radius:g}" for c in constraints),
+        ", ".join(f"{c.keepout:g}" for c in constraints),
+        f"{env.suite.robot.goal_radius:g}",
+        str(env.spec.max_episode_steps),
+        f"{1 / env.spec.control_dt:.3g}",
+    ]
+
+
+def robot_table() -> Table:
+    table = Table(title="The robots", title_justify="left",
+                  caption="Observation: of the robot itself, and all of it in its first kind of "
+                          "suite. Goal: its radius", caption_justify="left")  # fmt: skip
+    table.add_column("robot", no_wrap=True)
+    for name in ("own obs.", "observation", "action", "constraints", "goal m",
+                 "episode steps", "control Hz"):  # fmt: skip
+        table.add_column(name, justify="left" if name == "constraints" else "right")
+    for name in robot_names():
+        table.add_row(*_robot_row(name))
+    return table
+
+
+def _robot_row(name: str) -> list[str]:
+    robot = get_robot(name)
+    env = make_env(f"{name}-{robot.constraints[0]}-1")
+    return [
+        name,
+        str(env.spec.blocks["goal_compass"].start),  # what comes before is the robot's own
+        str(env.spec.obs_size),
+        str(env.spec.action_size),
+        ", ".join(robot.constraints),
+        f"{robot.goal_radius:g}",
+        str(env.spec.max_episode_steps),
+        f"{1 / env.spec.control_dt:.3g}",
+    ]
+
+
+def play_table(env: VecEnv, episodes: list[Episode], running: Tally) -> Table:
+    """What happened, for every constraint; a running episode counts for costs, not for returns."""
+    table = Table(title=f"{env.suite.name}: {len(episodes)} finished episodes", show_header=False,
+                  title_justify="left")  # fmt: skip
+    endings = [e.ending for e in episodes]
+    for ending in sorted(set(endings)):
+        table.add_row(ending, str(endings.count(ending)))
+    if episodes:
+        mean = sum(e.ret for e in episodes) / len(episodes)
+        table.add_row("return, mean of the finished", f"{mean:.3f}")
+    table.add_row("return of the running episode", f"{float(running.ret[0]):.3f}")
+    for i, name in enumerate(env.spec.cost_names):
+        total = sum(e.cost[i] for e in episodes) + float(running.cost[0, i])
+        largest = max([e.cost_max[i] for e in episodes] + [float(running.cost_max[0, i])])
+        table.add_row(f"{name} cost, sum over all steps", f"{total:.3f}")
+        table.add_row(f"{name} cost, largest of any step", f"{largest:.3f}")
+    table.add_row("simulator faults", str(env.faults))
+    return table
+
+
+def evaluation_table(found: Evaluation) -> Table:
+    how = "sampled" if found.sampled else "mean"
+    table = Table(title=f"{found.algo} on {found.suite}: {found.episodes} fresh episodes, "
+                        f"{how} actions, seed {found.seed}", show_header=False,
+                  title_justify="left")  # fmt: skip
+    table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
+    ending = "ended by the task" if found.suite.startswith("gym:") else "goal reached"
+    table.add_row(ending, f"{found.goals:.1%}")
+    table.add_row("episode length", f"{found.length:.0f}")
+    for c in found.constraints:
+        table.add_row(f"{c.name} cost of an episode", f"{c.episode_cost:.4f}")
+        table.add_row(f"{c.name} cost, largest of an episode", f"{c.max_cost:.4f}")
+        table.add_row(f"{c.name} cost, largest of any step", f"{c.worst_cost:.4f}")
+        table.add_row(f"{c.name} cost rate", f"{c.cost_rate:.5f}")
+        table.add_row(f"episodes that violate {c.name}",
+                      f"{c.rate:.1%} (95 % interval {c.low:.1%} to {c.high:.1%})")  # fmt: skip
+    if found.sim_faults:
+        table.add_row("[red]simulator faults[/red]", str(found.sim_faults))
+    return table
