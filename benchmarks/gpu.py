@@ -195,7 +195,7 @@ def check_layouts(suite: str, worlds: int, most_seconds: float) -> None:
     start, drawn = time.perf_counter(), 0
     while time.perf_counter() - start < 0.3:
         drawn += len(small._layouts.draw()[1])
-    needed = 2 * worlds * (time.perf_counter() - start) / drawn  # twice: one ahead of every world
+    needed = worlds * (time.perf_counter() - start) / drawn
     if needed > most_seconds:
         raise LayoutError(
             f"drawing the first layouts would take about {needed:.0f} s (--layout-seconds)"

@@ -64,7 +64,7 @@ def memory(net: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def restore(net: nn.Module, optimizer: torch.optim.Optimizer, saved: list[Tensor]) -> None:
-    """Put back a copy of `_memory`, in place."""
+    """Put back a copy of `memory`, in place."""
     fresh = len(saved) == len(list(net.parameters()))  # saved before the optimiser's first step
     for x, was in itertools.zip_longest(memory(net, optimizer), saved):
         x.zero_() if fresh and was is None else x.copy_(was)

@@ -109,9 +109,9 @@ def place_one(
     point, found = placed.new_zeros(len(placed), 2), torch.zeros(len(placed), dtype=torch.bool)
     rest = torch.arange(len(placed))
     for tries in TRIES:
-        drawn, fits = _first_fit(generator, placed[rest], clearance, half_side, radius, tries)
-        point[rest], found[rest] = drawn, fits
-        rest = rest[~fits]
+        drawn, fit = _first_fit(generator, placed[rest], clearance, half_side, radius, tries)
+        point[rest], found[rest] = drawn, fit
+        rest = rest[~fit]
         if not len(rest):
             break
     return point, found
@@ -131,10 +131,10 @@ def _first_fit(
     # short, and squares by hand than a norm.
     dx, dy = (at - to for at, to in zip((x, y), placed.permute(2, 1, 0).unsqueeze(-1), strict=True))
     gap = dx.square_().addcmul_(dy, dy).sub_(clearance.square()[:, None, None])
-    fits = gap.amin(0) >= 0
+    fit = gap.amin(0) >= 0
     if radius is not None:
-        fits &= torch.hypot(x, y) <= radius
-    found, first = fits.max(dim=1)
+        fit &= torch.hypot(x, y) <= radius
+    found, first = fit.max(dim=1)
     at = first.unsqueeze(1)
     return torch.cat([x.gather(1, at), y.gather(1, at)], dim=1), found
 

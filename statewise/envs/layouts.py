@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +20,7 @@ from statewise.envs.suites import Suite
 PILLAR_HALF_HEIGHT = 0.5
 _HAZARD_Z = 0.02
 _MOST, _FIRST_STOCK, _STOCK = 1024, 64, 256
-_WORKERS = min(4, len(os.sched_getaffinity(0)))
+_WORKERS = 4
 
 Accept = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Which layouts (robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`) may start an episode: `[n]`."""
@@ -47,6 +49,8 @@ class LayoutStock:
 
     def seed(self, seed: int) -> None:
         """Start over: the same seed hands out the same layouts."""
+        if seed < 0:
+            raise ValueError(f"seed is {seed}: give 0 or more")
         self._seed = seed
         self.next = 0
         """Number of the next chunk"""
@@ -71,8 +75,9 @@ class LayoutStock:
 
     def draw(self) -> Layouts:
         """The next chunk."""
+        chunk = self.chunk(self.next)
         self.next += 1
-        return self.chunk(self.next - 1)
+        return chunk
 
     def chunk(self, number: int) -> Layouts:
         """The chunk of that number, some tens to a thousand layouts. Any thread may ask for it."""
@@ -94,7 +99,7 @@ class LayoutStock:
         """How many layouts of a chunk are tried."""
         first = -(-self.num_envs // _MOST)
         if number < first:  # for the first episode of every world
-            return min(_MOST, self.num_envs - number * _MOST)
+            return max(_FIRST_STOCK, min(_MOST, self.num_envs - number * _MOST))
         # Few at first, for those who need few; then many, for those who need many.
         most = min(max(_STOCK, self.num_envs // 4), _MOST)
         return min(_FIRST_STOCK << min(number - first, 10), most)
@@ -125,6 +130,11 @@ class LayoutStock:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
+        if "next" not in state:
+            raise ValueError(
+                "the saved layouts are of an earlier version of statewise, which drew them in another "
+                "way: the policy can be used, but to go on exactly needs that version"
+            )
         self._seed, self.next = state["seed"], state["next"]
         self._goals.set_state(state["goals"])
         self._robot, self._yaw, self._objects = state["robot"], state["yaw"], state["objects"]
@@ -164,14 +174,20 @@ class DeviceStock:
     _used: Tensor
     """[] how many were handed out since the start"""
 
-    def __init__(self, source: LayoutStock, device: torch.device) -> None:
+    def __init__(self, source: LayoutStock, device: torch.device, threads: int = 0) -> None:
+        """threads: how many may draw, at most four; 0: one for each core."""
         self._source = source
         self._worlds = source.num_envs
         self._device = device
         self._size = 4 * self._worlds + _MOST
         self._ring = torch.zeros(self._size, 3 + 3 * source.num_objects, device=device)
         """Robot, yaw and objects of each layout, side by side: one copy, one gather."""
-        self._pool = ThreadPoolExecutor(_WORKERS, initializer=lambda: torch.set_num_threads(1))
+        self._workers = min(_WORKERS, threads or len(os.sched_getaffinity(0)))
+        # A thread of theirs is no team of threads. (Nor is any thread that starts later: that is torch.)
+        self._pool = ThreadPoolExecutor(
+            self._workers, initializer=functools.partial(torch.set_num_threads, 1)
+        )
+        weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
         self._ahead: deque[Future[Layouts]] = deque()
         """The next chunks, under way"""
         self.seed(0)
@@ -183,6 +199,8 @@ class DeviceStock:
 
     def take(self, count: int) -> Layouts:
         """The next layouts, for every world (`count` of them): see `LayoutStock.take`."""
+        if count != self._worlds:
+            raise ValueError(f"{count} layouts for {self._worlds} worlds: one for each is given")
         return self.take_where(torch.ones(count, dtype=torch.bool, device=self._device))
 
     def take_where(self, mask: Tensor) -> Layouts:
@@ -192,11 +210,11 @@ class DeviceStock:
         the mask are not to be used: somebody else will get them.
         """
         self._secure()
+        self._stock_up()
         rank = mask.cumsum(0)
         rows = self._ring[(self._used + rank - 1) % self._size]
         self._used = self._used + rank[-1]
         self._counts.append(_Count(self._used))
-        self._stock_up()
         return rows[:, :2], rows[:, 2], rows[:, 3:].unflatten(1, (-1, 3))
 
     def state(self) -> dict[str, Any]:
@@ -247,13 +265,15 @@ class DeviceStock:
 
     def _draw(self) -> None:
         self._begin()
-        self._put(self._ahead.popleft().result())
+        # Counted when it is here: whatever is raised until then leaves the sequence as it was.
+        self._put(self._ahead[0].result())
+        self._ahead.popleft()
         self._source.next += 1
         self._begin()
 
     def _begin(self) -> None:
         """Set the threads to work on the next chunks."""
-        while len(self._ahead) < 2 * _WORKERS:
+        while len(self._ahead) < 2 * self._workers:
             number = self._source.next + len(self._ahead)
             self._ahead.append(self._pool.submit(self._source.chunk, number))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
@@ -42,6 +43,8 @@ class VecEnv:
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}: ask for at least 1 world")
+        if seed < 0:
+            raise ValueError(f"seed is {seed}: give 0 or more")
         self.suite = parse_suite(suite) if isinstance(suite, str) else suite
         self.num_envs = num_envs
         self.seed = seed
@@ -62,7 +65,7 @@ class VecEnv:
         )
         self.device = self.sim.device
         self._by_mask = self.sim.by_mask and not continuing
-        """Nothing in `step` waits for the device. A continuing task places goals on the host."""
+        """`step` does not wait for the device. A continuing task places goals on the host."""
         self.task = GoalTask(self.suite, scene, compact, self.device)
         self.spec = EnvSpec(
             name=self.suite.name,
@@ -87,8 +90,11 @@ class VecEnv:
         # Layouts are made on the CPU, to be the same on every device.
         self._host_task = GoalTask(self.suite, scene, compact, torch.device("cpu"))
         self._rest = self._sensors_at_rest()
-        self._layouts = LayoutStock(self.suite, num_envs, self.device, self._may_start)
-        self._stock = DeviceStock(self._layouts, self.device) if self._by_mask else self._layouts
+        accept = functools.partial(_may_start, self.suite, self._host_task, self._rest)
+        self._layouts = LayoutStock(self.suite, num_envs, self.device, accept)
+        self._stock = (
+            DeviceStock(self._layouts, self.device, threads) if self._by_mask else self._layouts
+        )
         self._ready = False
         self._sensors = self._rest.to(self.device).repeat(num_envs, 1)
         self._distance = torch.zeros(num_envs, device=self.device)
@@ -134,10 +140,10 @@ class VecEnv:
 
     def reset(self, seed: int | None = None) -> Step:
         """Start a new episode in every world. A seed starts the sequence of layouts anew."""
+        if seed is not None or not self._ready:
+            self._stock.seed(self.seed if seed is None else seed)
         if seed is not None:
             self.seed = seed
-        if seed is not None or not self._ready:
-            self._stock.seed(self.seed)
         with self._threads():
             return self._begin(*self._stock.take(self.num_envs))
 
@@ -327,21 +333,6 @@ class VecEnv:
             stuck[ids] = ~found
         return stuck
 
-    def _may_start(self, robot: Tensor, yaw: Tensor, objects: Tensor) -> Tensor:
-        """Layouts whose episode begins free of cost, short of the goal and with it in reach."""
-        # Seen from the robot: turn the objects instead of the robot.
-        moved = objects[..., :2] - robot.unsqueeze(1)
-        x, y = moved.unbind(-1)
-        cos, sin = torch.cos(yaw).unsqueeze(1), torch.sin(yaw).unsqueeze(1)
-        turned = torch.stack([cos * x + sin * y, cos * y - sin * x, objects[..., 2]], dim=-1)
-        rest = self._rest.expand(len(yaw), -1)
-        distance, cost = self._host_task.measure(rest, turned)
-        good = (cost == 0).all(dim=1) & (distance > self.suite.robot.goal_radius)
-        reach = self.suite.robot.reach
-        if reach is not None:
-            good &= torch.linalg.vector_norm(objects[:, 0], dim=-1) <= reach
-        return good
-
     def _sensors_at_rest(self) -> Tensor:
         """Sensors `[1, ns]` of a robot at the origin with nothing around it, by CPU physics."""
         sim = make_simulator(self.sim.scene, 1, "cpu", threads=1)
@@ -437,3 +428,23 @@ def make_env(
     """
     return VecEnv(suite, num_envs, seed, device, compact, continuing, threads, integrator,
                   deterministic=deterministic, contact_room=contact_room)  # fmt: skip
+
+
+def _may_start(
+    suite: Suite, task: GoalTask, rest: Tensor, robot: Tensor, yaw: Tensor, objects: Tensor
+) -> Tensor:
+    """Layouts whose episode begins free of cost, short of the goal and with it in reach.
+
+    rest: sensors `[1, ns]` of a robot at rest. No method: threads that draw layouts ahead should not
+    keep an environment alive.
+    """
+    # Seen from the robot: turn the objects instead of the robot.
+    moved = objects[..., :2] - robot.unsqueeze(1)
+    x, y = moved.unbind(-1)
+    cos, sin = torch.cos(yaw).unsqueeze(1), torch.sin(yaw).unsqueeze(1)
+    turned = torch.stack([cos * x + sin * y, cos * y - sin * x, objects[..., 2]], dim=-1)
+    distance, cost = task.measure(rest.expand(len(yaw), -1), turned)
+    good = (cost == 0).all(dim=1) & (distance > suite.robot.goal_radius)
+    if suite.robot.reach is not None:
+        good &= torch.linalg.vector_norm(objects[:, 0], dim=-1) <= suite.robot.reach
+    return good

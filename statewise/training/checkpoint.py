@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-FORMAT = 4
+FORMAT = 3
 _MAGIC = b"statewise checkpoint "
 
 

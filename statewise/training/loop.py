@@ -109,6 +109,8 @@ class TrainSettings:
                 f"steps ({steps}) are less than one epoch of {per_epoch}: give more, or a smaller "
                 f"--steps-per-epoch"
             )
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}: give 0 or more")
         if self.threads < 0:
             raise ValueError(f"threads is {self.threads}: give 0 (all cores) or more")
         if self.wandb and importlib.util.find_spec("wandb") is None:

@@ -1,8 +1,12 @@
 """What a batch of worlds promises: rewards, costs, endings, faults, saving, determinism."""
 
+import gc
+import itertools
 import logging
+import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from torch import Tensor
 
 import statewise
 from statewise import Step, VecEnv
+from statewise.envs.layouts import DeviceStock
 
 Put = Callable[..., Step]
 FORWARD = torch.tensor([1.0, 0.0])
@@ -256,6 +261,55 @@ def test_layouts_of_a_seed_are_the_same_whenever_and_by_whomever_they_are_drawn(
         assert all(map(torch.equal, mine, in_order[number]))
     assert sum(len(yaw) for _, yaw, _ in in_order[:2]) == 2000  # the first episodes of all worlds
     assert len({float(yaw[0]) for _, yaw, _ in in_order}) == 5
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed is -1: give 0 or more"):
+        statewise.make_env("Point-Hazard-8", seed=-1)
+    with pytest.raises(ValueError, match="seed is -2: give 0 or more"):
+        statewise.make_env("Point-Hazard-8").reset(seed=-2)
+
+
+def test_a_single_world_finds_a_layout_for_every_seed() -> None:
+    env = statewise.make_env("Arm3-Hazard-8")  # of whose layouts a third may not start an episode
+    for seed in range(20):
+        env.reset(seed=seed)
+
+
+def test_an_interrupted_drawing_leaves_the_sequence_of_layouts_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, twin = (statewise.make_env("Point-Hazard-1", 64)._layouts for _ in range(2))
+    stock = DeviceStock(source, torch.device("cpu"), threads=2)
+    everyone = torch.ones(64, dtype=torch.bool)
+    expected = [twin.take(64) for _ in range(20)]
+    result, calls = Future.result, itertools.count()
+
+    def interrupted(self: Future[Any], timeout: float | None = None) -> Any:
+        if next(calls) in (2, 5, 9):
+            raise KeyboardInterrupt
+        return result(self, timeout)
+
+    monkeypatch.setattr(Future, "result", interrupted)
+    interrupts, taken = 0, 0
+    while taken < len(expected):
+        try:
+            rows = stock.take_where(everyone)
+        except KeyboardInterrupt:
+            interrupts += 1
+            continue
+        assert all(map(torch.equal, rows, expected[taken]))
+        taken += 1
+    assert interrupts == 3
+
+
+def test_layouts_under_way_do_not_keep_an_environment_alive() -> None:
+    env = statewise.make_env("Point-Hazard-8", 2)
+    stock, gone = DeviceStock(env._layouts, torch.device("cpu")), weakref.ref(env)
+    stock.take(2)
+    del env
+    gc.collect()
+    assert gone() is None
 
 
 def test_saving_covers_the_layouts_of_episodes_to_come(put: Put) -> None:
