@@ -421,7 +421,8 @@ def make_env(
     device: where physics and everything else runs: "cpu", "cuda", "cuda:1" (docs/gpu.md).
     compact: leave out the observation blocks that are always zero.
     continuing: move the goal when it is reached and go on, instead of ending the episode.
-    threads: physics threads, 0 for all cores; trajectories do not depend on it.
+    threads: of physics, or on a GPU of drawing layouts, 0 for all cores; trajectories do not depend on
+        it.
     integrator: MuJoCo integrator instead of the robot's own, such as "implicitfast".
     deterministic: on a GPU, the same bits in every run, at a price; the CPU always gives them.
     contact_room: on a GPU, factor on the room for contacts; raise it if faults say that it is full.
