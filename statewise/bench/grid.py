@@ -18,7 +18,7 @@ from statewise.algos.base import Settings
 from statewise.envs.suites import PAPER_SUITES, parse_suite
 from statewise.training import checkpoint
 from statewise.training.lock import is_locked
-from statewise.training.loop import TrainSettings
+from statewise.training.loop import INCIDENTAL, TrainSettings
 
 State = Literal[
     "new",  # nothing on disk yet
@@ -34,8 +34,6 @@ FAILED_FILE = "failed.txt"
 LOG_FILE = "log.txt"
 """What the workers of a run printed."""
 
-_NO_MATTER = {"out", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb"}
-"""Settings that do not belong to the experiment: runs that differ in them only are the same."""
 _TAIL = 65536
 
 
@@ -231,7 +229,7 @@ def _difference(train: TrainSettings, algorithm: Settings, config: Mapping[str, 
         # A setting newer than the run had its default then.
         defaults = {f.name: f.default for f in dataclasses.fields(ours)}
         wanted = json.loads(json.dumps(dataclasses.asdict(ours)))
-        for name in sorted((wanted.keys() | theirs.keys()) - _NO_MATTER):
+        for name in sorted((wanted.keys() | theirs.keys()) - INCIDENTAL):
             there, here = theirs.get(name, defaults.get(name)), wanted.get(name)
             if json.loads(json.dumps(there)) != here:
                 found.append(f"{name} is {there!r} there, {here!r} here")

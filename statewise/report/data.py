@@ -17,15 +17,12 @@ import numpy.typing as npt
 
 from statewise.report.summary import WHOLE, Metrics, RunSummary, summarise
 from statewise.training.checkpoint import write_atomically
+from statewise.training.loop import INCIDENTAL
 
 Array = npt.NDArray[np.float64]
 
 POINTS = 200
 """Points of a curve: longer runs show every n-th epoch, unsmoothed."""
-INCIDENTAL = frozenset(
-    ("out", "label", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb")
-)
-"""Settings that do not change what is learned (threads change the last digits only)."""
 SUMMARY = "summary.json"
 _NEEDED = {"suite", "algo", "seed", "steps", "steps_per_epoch"}
 

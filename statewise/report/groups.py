@@ -13,10 +13,10 @@ import numpy as np
 
 from statewise.algos import ALGORITHMS
 from statewise.envs.suites import PAPER_SUITES
-from statewise.report.data import INCIDENTAL, Array, RunData
+from statewise.report.data import Array, RunData
 from statewise.report.paper import NAMES
 from statewise.report.summary import WHOLE
-from statewise.training.loop import TrainSettings
+from statewise.training.loop import INCIDENTAL, TrainSettings
 
 _NOT_COMPARED = INCIDENTAL | {"suite", "algo", "seed"}
 

@@ -34,6 +34,13 @@ LONG_ROBOTS = ("Ant", "Walker", "Humanoid")
 """Trained for 1000 epochs in the paper; the others for 200."""
 
 
+INCIDENTAL = frozenset(
+    ("out", "label", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb")
+)
+"""Settings that do not change what is learned (threads change the last digits only): runs that differ
+in nothing else are the same experiment."""
+
+
 @dataclass(frozen=True)
 class TrainSettings:
     """What to train, for how long, where. Each algorithm has settings of its own beside these."""
