@@ -312,6 +312,15 @@ def test_layouts_under_way_do_not_keep_an_environment_alive() -> None:
     assert gone() is None
 
 
+def test_layouts_saved_by_an_earlier_version_are_refused_by_name() -> None:
+    env = statewise.make_env("Point-Hazard-8", 2)
+    env.reset()
+    state = env.state_dict()
+    del state["stock"]["next"]
+    with pytest.raises(ValueError, match="earlier version of statewise"):
+        env.load_state_dict(state)
+
+
 def test_saving_covers_the_layouts_of_episodes_to_come(put: Put) -> None:
     env, other = (statewise.make_env("Point-Hazard-8", 2, seed=s) for s in (0, 7))
     put(env, goal=(0.5, 0.0))
