@@ -12,7 +12,7 @@ import torch
 from synthetic_runs import learning, write_run
 
 import statewise
-from statewise.algos import get_algorithm
+from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.bench.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
 from statewise.bench.grid import paper_grid
 from statewise.bench.rollouts import Recorded, episode, record, targets
@@ -20,6 +20,7 @@ from statewise.cli import main
 from statewise.report import questions as q
 from statewise.report.data import export_runs, read_runs
 from statewise.report.groups import Group, group_runs
+from statewise.report.variants import charted, of_a_question
 
 ALL = list(EXPERIMENTS)
 
@@ -343,3 +344,19 @@ def test_damaged_numbers_are_named(tmp_path: Path) -> None:
     (tmp_path / "small/questions/q4.json").write_text('{"suite": ')
     with pytest.raises(ValueError, match=r"q4\.json is damaged"):
         q.find_answers([tmp_path / "small"])
+
+
+def test_runs_of_a_question_are_left_out_of_the_curves_of_a_suite() -> None:
+    labels = {v.label for e in EXPERIMENTS.values() for v in e.variants if v.label}
+    assert labels and all(map(of_a_question, labels))
+    assert not any(map(of_a_question, (*ALGORITHMS, "scpo-mine")))
+
+
+def test_a_suite_with_nothing_else_shows_the_runs_of_a_question(tmp_path: Path) -> None:
+    write_run(tmp_path, "Point-Hazard-8", "scpo")
+    write_run(tmp_path, "Point-Hazard-8", "scpo", label="scpo-paper")
+    write_run(tmp_path, "Swimmer-Hazard-8", "scpo", label="scpo-paper")
+    shown = charted(groups_of(tmp_path))
+    assert sorted((g.suite, g.label) for g in shown) == [
+        ("Point-Hazard-8", "scpo"), ("Swimmer-Hazard-8", "scpo-paper"),
+    ]  # fmt: skip

@@ -14,6 +14,7 @@ from statewise.report.data import export_runs, read_runs
 from statewise.report.markdown import markdown
 from statewise.report.page import page
 from statewise.report.pictures import draw_suite
+from statewise.report.variants import charted
 from statewise.training.checkpoint import write_atomically
 
 
@@ -35,9 +36,9 @@ def build_report(
             target = out / "pictures" / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
+    groups = charted(report.groups)
     for suite in report.suites:
-        members = [group for group in report.groups if group.suite == suite.name]
-        draw_suite(members, report.groups, out / suite.picture)
+        draw_suite([g for g in groups if g.suite == suite.name], groups, out / suite.picture)
     write_atomically(out / "report.md", markdown(report).encode())
     write_atomically(out / "index.html", page(report).encode())
     return out / "index.html"

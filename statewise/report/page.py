@@ -14,6 +14,7 @@ from statewise.report.charts import COLOURS, chart_data
 from statewise.report.content import Report, SuiteReport
 from statewise.report.notes import markdown_html
 from statewise.report.table import Cell, Column, Row, Strip, Table
+from statewise.report.variants import charted
 from statewise.version import __version__
 
 CAPTIONS = {
@@ -28,7 +29,7 @@ CHARTS = ("return", "episode_cost", "cost_rate", "max_cost")
 
 def page(report: Report) -> str:
     """The whole HTML document."""
-    data = chart_data(report.groups) | {"captions": CAPTIONS}
+    data = chart_data(charted(report.groups)) | {"captions": CAPTIONS}
     body = "\n".join(
         [
             _header(report),

@@ -28,6 +28,7 @@ from statewise.report.data import Array, RunData, read_runs
 from statewise.report.groups import Group, group_runs
 from statewise.report.paper import NAMES, SEEDS, paper_steps
 from statewise.report.table import number
+from statewise.report.variants import DEPARTURES, LAGRANGIAN, SUBSAMPLED, VARIANT
 from statewise.training.checkpoint import write_atomically
 
 Data = dict[str, Any]
@@ -35,22 +36,11 @@ share = pictures.share_text
 
 POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
 MAXIMUM_SUITES = ("Ant-Hazard-8", "Walker-Hazard-8")
-SUBSAMPLED, LAGRANGIAN, VARIANT = "scpo-subsample-", "trpo_lag-k", "scpo-"
-"""How the labels of their runs begin."""
 RESOURCES = ("trpo", "cpo", "scpo")
 BOUNDS = ("J_predicted", "J_bound", "J_bound_paper")
 """First order, with the corrected penalty, with the printed one."""
 FOLDER = "questions"
 """Where `write_answers` is looked for among runs."""
-_DEPARTURES = {
-    "scpo-raw-inputs": "inputs not scaled",
-    "scpo-eta-1": "recovery fraction 1",
-    "scpo-tolerance-0": "tolerance 0",
-    "scpo-unreliable": "noise not allowed for",
-    "scpo-lam-0.95": "cost λ 0.95",
-    "scpo-paper": "all of the paper's settings",
-    "scpo-subsample-resample": "sub-sampled",
-}
 
 
 @dataclass(frozen=True)
@@ -167,7 +157,7 @@ def departures_answer(groups: Sequence[Group]) -> Data | None:
 
     def departs(group: Group) -> str:
         named = group.algo == "scpo" and group.label.startswith(VARIANT)
-        return _DEPARTURES.get(group.label, group.label) if named else ""
+        return DEPARTURES.get(group.label, group.label) if named else ""
 
     metrics = ("return", "episode_cost", "max_cost", "cost_rate")
     # Sub-sampling alone is question 3, not this one.
