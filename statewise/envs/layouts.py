@@ -33,8 +33,8 @@ class LayoutStock:
     """Layouts of one suite and one seed, for `num_envs` worlds.
 
     They are drawn in chunks, on the CPU, and each chunk has a generator and a size of its own that
-    depend on the seed and its number alone: one seed gives the same episodes on every device, however
-    fast they are used and whoever draws them.
+    depend on the seed, its number and the number of worlds: one seed gives the same episodes on every
+    device, however fast they are used and whoever draws them.
     """
 
     def __init__(self, suite: Suite, num_envs: int, device: torch.device, accept: Accept) -> None:

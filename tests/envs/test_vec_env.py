@@ -272,8 +272,11 @@ def test_a_negative_seed_is_refused() -> None:
 
 def test_a_single_world_finds_a_layout_for_every_seed() -> None:
     env = statewise.make_env("Arm3-Hazard-8")  # of whose layouts a third may not start an episode
+    robot = env.suite.robot
     for seed in range(20):
         env.reset(seed=seed)
+        assert robot.goal_radius < float((env.goal - env.robot_pos).norm())
+        assert robot.reach is not None and float(env.goal.norm()) <= robot.reach
 
 
 def test_an_interrupted_drawing_leaves_the_sequence_of_layouts_as_it_was(
