@@ -162,7 +162,7 @@ class VecEnv:
         if not self._ready:
             self._stock.seed(self.seed)
         parts = [goal.unsqueeze(1)] + [p for p in (hazards, pillars) if p is not None]
-        objects = torch.cat(parts, dim=1).to(self.device, torch.float32)
+        objects = torch.cat([part.to(self.device, torch.float32) for part in parts], dim=1)
         if objects.shape != self._objects.shape:
             raise ValueError(
                 f"the layout has objects of shape {tuple(objects.shape)}; {self.suite.name} with "
