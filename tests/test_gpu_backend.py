@@ -22,6 +22,7 @@ from statewise.algos import get_algorithm
 from statewise.envs import layouts
 from statewise.envs.suites import parse_suite
 from statewise.sim.backend import GpuError, Simulator, make_simulator
+from statewise.sim.gpu import WarpSim
 from statewise.sim.scene import Scene, build_scene
 from statewise.training.loop import Training, TrainSettings
 
@@ -351,11 +352,26 @@ def test_a_step_never_waits_for_the_gpu(suite: str) -> None:
     assert env.faults == 0
 
 
+def test_physics_that_does_not_repeat_though_asked_to_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env_on(DEVICE, "Point-Hazard-8", 4, deterministic=True)
+    assert "part from each other" not in caplog.text
+    exact = WarpSim.step
+
+    def shaken(self: WarpSim, ctrl: Tensor) -> Tensor:
+        return exact(self, ctrl) + 1e-6 * torch.rand(1).item()
+
+    monkeypatch.setattr(WarpSim, "step", shaken)
+    env_on(DEVICE, "Point-Hazard-8", 4, deterministic=True)
+    assert "part from each other" in caplog.text
+
+
 @pytest.mark.skipif(not GPU, reason="the CPU is deterministic without being asked")
-def test_deterministic_runs_give_the_same_bytes() -> None:
+def test_deterministic_runs_without_contacts_give_the_same_bytes() -> None:
     runs = []
     for _ in range(2):
-        env = env_on(DEVICE, "Ant-Hazard-8", 256, steps=30)
+        env = env_on(DEVICE, "Point-Hazard-8", 256, steps=30)
         env.reset(seed=0)
         runs.append(torch.stack([env.step(action).obs for action in actions(env, 100)]))
     assert torch.equal(*runs)

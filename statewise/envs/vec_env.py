@@ -424,7 +424,8 @@ def make_env(
     threads: of physics, or on a GPU of drawing layouts, 0 for all cores; trajectories do not depend on
         it.
     integrator: MuJoCo integrator instead of the robot's own, such as "implicitfast".
-    deterministic: on a GPU, the same bits in every run, at a price; the CPU always gives them.
+    deterministic: on a GPU, sums in a fixed order, at a price; docs/gpu.md says what that is not enough
+        for. The CPU always gives the same bits.
     contact_room: on a GPU, factor on the room for contacts; raise it if faults say that it is full.
     """
     return VecEnv(suite, num_envs, seed, device, compact, continuing, threads, integrator,

@@ -32,6 +32,7 @@ _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _HUGE = 1e10  # beyond it the CPU backend calls a state bad
 _POSES = 256
 _DEEP = 0.05  # metres: deeper inside each other bodies are not found
+_REPEATED = 5  # steps taken twice to see whether they repeat
 _POOLED = 48  # room for contacts, in worlds' average: they share one buffer
 _CLEARED = ("qvel", "act", "qacc_warmstart", "ctrl", "time", "qfrc_applied", "xfrc_applied")
 _STATE = (*_CLEARED, "qpos", "mocap_pos", "mocap_quat")
@@ -210,9 +211,9 @@ class WarpSim:
         self._reason = wp.zeros(num_worlds, dtype=wp.int32)
         self.fault = wp.to_torch(self._fault)
         self._reasons = wp.to_torch(self._reason)
-        self._prepare()
+        self._prepare(deterministic)
 
-    def _prepare(self) -> None:
+    def _prepare(self, deterministic: bool) -> None:
         """Compile every kernel, then record the graphs; the worlds are left as they were."""
         self._finish()
         start = self.state()
@@ -226,10 +227,29 @@ class WarpSim:
         self._advance_graph = self._record(self._advance)
         self._look_graph = self._record(self._look)
         self._finish()
+        if deterministic and not self._repeats(start):
+            log.warning(
+                "deterministic was asked for, but the same %d steps taken twice from the same state "
+                "differ: MuJoCo Warp %s does not put contacts and constraints in order. Runs on this "
+                "device will part from each other; on 'cpu' they repeat bit for bit",
+                _REPEATED, mjw.__version__,
+            )  # fmt: skip
         self.load_state(start)
         self._reasons.zero_()
         self.fault.zero_()
         self._finish()
+
+    def _repeats(self, start: dict[str, Any]) -> bool:
+        """Whether a few steps under random controls lead twice to the same bits."""
+        shape = (_REPEATED, *self._view["ctrl"].shape)
+        controls = torch.rand(shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+        ends = []
+        for _ in range(2):
+            self.load_state(start)
+            for ctrl in controls.to(self.device):
+                sensors = self.step(ctrl)
+            ends.append(sensors)
+        return torch.equal(*ends)
 
     def _finish(self) -> None:
         """Wait for all of the device: Warp and torch have their own streams while building."""

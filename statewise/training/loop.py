@@ -60,7 +60,7 @@ class TrainSettings:
     device: str = "auto"
     """cpu, cuda (or cuda:1, ...), or auto: a GPU if there is one and MuJoCo Warp is installed."""
     deterministic: bool = False
-    """Make physics on a GPU repeatable, which costs time; on the CPU it always is."""
+    """Make physics on a GPU as repeatable as MuJoCo Warp can, at a price; on the CPU it always is."""
     contact_room: float = 1.0
     """Factor on a GPU's room for contacts; raise it if faults say that it is full."""
     threads: int = 0

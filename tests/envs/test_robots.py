@@ -84,6 +84,18 @@ def test_drone_hovers_and_climbs(put: Put) -> None:
     assert climb == pytest.approx(2.0, abs=0.01)
 
 
+def test_a_drone_may_lie_on_its_side(put: Put) -> None:
+    """There its axes of roll and yaw are one, and its inertia would be singular."""
+    env, generator = statewise.make_env("Drone-3DHazard-1", 16), torch.Generator().manual_seed(0)
+    put(env)
+    start = env.sim.scene.start_state(torch.zeros(16, 2), torch.zeros(16), torch.zeros(16, 0, 3))
+    start[0][:, 2], start[0][:, 4] = -0.9, pi / 2
+    env.sim.reset(torch.arange(16), *start)
+    for _ in range(100):
+        env.step(2 * torch.rand(16, 4, generator=generator) - 1)
+    assert env.faults == 0
+
+
 def test_arm_turns_at_its_rate(put: Put) -> None:
     """0.6 rad/s at full action, so 0.012 rad in a step of 0.02 s."""
     env = statewise.make_env("Arm3-Hazard-8", 1)
