@@ -33,16 +33,20 @@ class Tanh(nn.Module):
 
 
 class GaussianPolicy(nn.Module):
-    """Mean from an MLP, standard deviation the same in every state, no squashing."""
+    """Mean from an MLP, standard deviation the same in every state, no squashing.
+
+    It reads the first `inputs` numbers of what it is given.
+    """
 
     def __init__(self, inputs: int, actions: int, hidden: Sequence[int], log_std: float) -> None:
         super().__init__()
+        self.inputs = inputs
         self.log_std = nn.Parameter(torch.full((actions,), log_std))
         self.mean = mlp(inputs, hidden, actions)
 
     def forward(self, x: Tensor) -> Tensor:
         """The mean action `[..., a]` at inputs `[..., n]`."""
-        mean: Tensor = self.mean(x)
+        mean: Tensor = self.mean(x[..., : self.inputs])
         return mean
 
     def sample(self, x: Tensor, generator: torch.Generator) -> Tensor:

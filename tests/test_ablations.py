@@ -85,6 +85,7 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
     assert changed["scpo-subsample-resample"] == {"subsample": "resample"}
     assert changed["trpo_lag-k10"] == {"penalty_scale": 10.0}
     assert changed["trpo_lag-k100"] == {"penalty_scale": 100.0}
+    assert changed["scpo-blind"] == {"policy_sees_maximum": False}
     assert changed["scpo-raw-inputs"] == {"scale_inputs": False}
     assert changed["scpo-eta-1"] == {"recovery_fraction": 1.0}
     assert changed["scpo-unreliable"] == {"reliable": False}

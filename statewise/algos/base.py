@@ -145,7 +145,7 @@ class Algorithm:
     constrained: ClassVar[bool] = True
     """Needs an environment with costs."""
     sees_maximum: ClassVar[bool] = False
-    """Networks read the running maximum M beside the observation (the Maximum MDP)."""
+    """Networks read the running maximum M behind the observation (the Maximum MDP)."""
     positive_costs: ClassVar[bool] = False
     """The cost critic ends in a Softplus."""
 
@@ -174,7 +174,7 @@ class Algorithm:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.policy = GaussianPolicy(
-                self.inputs, spec.action_size, settings.hidden, settings.log_std
+                self.policy_inputs, spec.action_size, settings.hidden, settings.log_std
             ).to(self.device)
             self.value = mlp(self.inputs, settings.hidden, 1).to(self.device)
             self.cost_value: nn.Module | None = None
@@ -203,6 +203,16 @@ class Algorithm:
     def cost_signal(self) -> CostSignal | None:
         """The cost the method learns from, if any."""
         return None
+
+    @property
+    def policy_inputs(self) -> int:
+        """How many inputs, from the first on, the policy reads."""
+        return self.inputs
+
+    @property
+    def acts_on_cost(self) -> bool:
+        """Whether what it does depends on the costs it met, not only on what it sees."""
+        return False
 
     def build(self) -> None:
         """Make the networks that only this method has (as attributes named in `extra_modules`)."""

@@ -31,6 +31,9 @@ from statewise.core.tabular import state_wise_penalty
 class ScpoSettings(CostSettings):
     """`cost_limit` is w: the largest cost of an episode, on average over episodes."""
 
+    policy_sees_maximum: bool = True
+    """Whether the policy reads the running maximum M too, or only the critics do. A policy that does not
+    needs no cost to be measured where it is used, and cannot learn to stop for good once M is above 0."""
     cost_gamma: float = 1.0
     """Discount of the increments; 1 makes their sum the maximum."""
     cost_lam: float = 0.8
@@ -76,6 +79,14 @@ class Scpo(Algorithm):
     settings: ScpoSettings
     sees_maximum = True
     positive_costs = True
+
+    @property
+    def policy_inputs(self) -> int:
+        return self.inputs if self.settings.policy_sees_maximum else self.spec.num_live
+
+    @property
+    def acts_on_cost(self) -> bool:
+        return self.settings.policy_sees_maximum
 
     def build(self) -> None:
         self.reliability = Reliability(self.spec.num_costs)

@@ -138,7 +138,7 @@ def natural_directions(algo: Algorithm) -> Callable[[Tensor, Tensor], tuple[Tens
             [layer.weight for layer in policy.layers],
             [layer.bias for layer in policy.layers],
             policy.log_std,
-            states,
+            states[:, : policy.inputs],
             damping=settings.cg_damping,
         )
         solved = conjugate_gradient(fisher.product, gradients, settings.cg_iterations)

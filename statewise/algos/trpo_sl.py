@@ -37,6 +37,10 @@ class TrpoSl(Algorithm):
     settings_class = TrpoSlSettings
     settings: TrpoSlSettings
 
+    @property
+    def acts_on_cost(self) -> bool:
+        return True
+
     def build(self) -> None:
         self.cost_model = ActionSlope(
             self.inputs, self.spec.action_size, self.spec.num_costs, self.settings.hidden

@@ -77,6 +77,7 @@ EXPERIMENTS = {
     "departures": Experiment((POINT,), (
         SCPO,
         Variant("scpo", "scpo-paper", PAPER_SCPO),
+        Variant("scpo", "scpo-blind", {"policy_sees_maximum": False}),
         Variant("scpo", "scpo-raw-inputs", {"scale_inputs": False}),
         Variant("scpo", "scpo-eta-1", {"recovery_fraction": 1.0}),
         Variant("scpo", "scpo-unreliable", {"reliable": False}),

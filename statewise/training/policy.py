@@ -17,7 +17,7 @@ from statewise.types import EnvSpec, Step
 
 
 class Policy:
-    """A policy for one robot, with the running maximum cost that it reads beside the observation.
+    """A policy for one robot, and the largest cost that it was told of since its episode began.
 
     policy = statewise.load_policy("runs/Point-Hazard-8/scpo/seed-0")
     policy.reset()                       # an episode begins: the maximum is 0
@@ -29,6 +29,11 @@ class Policy:
         self.algo, self.settings, self.spec = algo, settings, algo.spec
         self.reset()
 
+    @property
+    def needs_cost(self) -> bool:
+        """Whether it has to be told the cost of every step."""
+        return self.algo.acts_on_cost and self.spec.num_costs > 0
+
     def reset(self) -> None:
         """Begin an episode."""
         self.cost_max = torch.zeros(self.spec.num_costs)
@@ -39,7 +44,8 @@ class Policy:
     ) -> np.ndarray:
         """The mean action `[a]`, from -1 to 1, for an observation `[n]`; keeps the maximum.
 
-        cost: of the step that led to `obs`, one number for each constraint; None at the start.
+        cost: of the step that led to `obs`, one number for each constraint; None at the start, and
+        at any time for a policy that does not act on it (`needs_cost`).
         """
         obs = torch.as_tensor(obs, dtype=torch.float32)
         if tuple(obs.shape) != (self.spec.obs_size,):
@@ -50,10 +56,10 @@ class Policy:
         if not bool(torch.isfinite(obs).all()):
             raise ValueError("the observation is not finite: the policy cannot be asked about it")
         last = torch.zeros(self.spec.num_costs)
-        if cost is None and self._started and self.spec.num_costs:
+        if cost is None and self._started and self.needs_cost:
             raise ValueError(
-                "give the cost of the step just taken: the policy keeps its running maximum (or "
-                "call reset(), if an episode begins)"
+                "give the cost of the step just taken: this policy acts on it (or call reset(), if "
+                "an episode begins)"
             )
         self._started = True
         if cost is not None:

@@ -55,6 +55,17 @@ def test_the_running_maximum_changes_what_scpo_does(run: Path) -> None:
     obs = statewise.make_env("Point-Hazard-8", 1).reset(0).obs[0].numpy()
     safe = policy(obs)
     assert not np.array_equal(safe, policy(obs, 0.3))
+    with pytest.raises(ValueError, match="give the cost of the step"):
+        policy(obs)
+
+
+def test_a_policy_that_does_not_see_the_maximum_needs_no_cost(tmp_path: Path) -> None:
+    blind = statewise.train("Point-Hazard-8", out=str(tmp_path), policy_sees_maximum=False, **SMALL)
+    policy = statewise.load_policy(blind)
+    obs = statewise.make_env("Point-Hazard-8", 1).reset(0).obs[0].numpy()
+    first = policy(obs)
+    assert not policy.needs_cost
+    assert np.array_equal(first, policy(obs)) and np.array_equal(first, policy(obs, 0.3))
 
 
 @pytest.mark.parametrize(
