@@ -23,8 +23,8 @@ from statewise.algos.steps import (
     cost_surrogates,
     reward_surrogate,
 )
+from statewise.core.bounds import state_wise_penalty
 from statewise.core.line_search import RewardTest
-from statewise.core.tabular import state_wise_penalty
 
 
 @dataclass(frozen=True)

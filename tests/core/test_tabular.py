@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from statewise.core import bounds, theory
 from statewise.core import tabular as tb
 
 TOLERANCE = 1e-12
@@ -106,9 +107,15 @@ def test_performance_identity_is_exact(view):
 @pytest.mark.parametrize("view", [costs, rewards])
 @pytest.mark.parametrize(
     "form",
-    [tb.theorem_1, tb.theorem_1_2h, tb.theorem_1_steps, tb.theorem_1_span, tb.path_pinsker],
+    [
+        bounds.theorem_1,
+        bounds.theorem_1_2h,
+        bounds.theorem_1_steps,
+        bounds.theorem_1_span,
+        bounds.path_pinsker,
+    ],
     ids=lambda form: form.__name__,
-)
+)  # fmt: skip
 def test_bound_is_never_violated(form, view):
     for pair in tb.random_pairs(seed=5):
         c = view(pair)
@@ -116,7 +123,7 @@ def test_bound_is_never_violated(form, view):
 
 
 def test_theorem_1_forms_are_ordered_from_loose_to_sharp():
-    forms = (tb.theorem_1, tb.theorem_1_2h, tb.theorem_1_steps, tb.theorem_1_span)
+    forms = (bounds.theorem_1, bounds.theorem_1_2h, bounds.theorem_1_steps, bounds.theorem_1_span)
     for pair in tb.random_pairs(seed=6, groups=10):
         sizes = [form(costs(pair)) for form in forms]
         for loose, sharp in itertools.pairwise(sizes):
@@ -130,20 +137,20 @@ def test_penalty_from_training_measurements_bounds_the_truth_when_episodes_end_e
         c = tb.compare(pair.chain, g, pair.pi, pair.new, gamma)
         K, H = pair.problem.levels.shape[-1], pair.chain.H
         live = tb.law(pair.chain, pair.pi)[:, :-1, :-K].sum((-1, -2))  # mean episode length
-        penalty = tb.state_wise_penalty(c.eps, c.kl.sum(-1) / live, live, H, gamma)
+        penalty = bounds.state_wise_penalty(c.eps, c.kl.sum(-1) / live, live, H, gamma)
         assert np.all(c.excess <= penalty + TOLERANCE)
-        assert np.all(tb.path_pinsker(c) <= penalty + TOLERANCE)
+        assert np.all(bounds.path_pinsker(c) <= penalty + TOLERANCE)
         live_new = tb.law(pair.chain, pair.new)[:, :-1, :-K].sum((-1, -2))
         assert np.all(c.excess <= c.eps * (live + live_new - 2) + TOLERANCE)
 
 
 def test_penalty_has_the_stated_size():
     # 2 H eps min(1, sqrt(T delta / 2)): 75 steps after the first, K = 76 * 0.02 = 1.52.
-    assert tb.state_wise_penalty(1.0, 0.02, 76, 75) == pytest.approx(2 * 75 * 0.76**0.5)
-    assert tb.state_wise_penalty(1.0, 0.02, 1000, 999) == pytest.approx(2 * 999)  # capped
-    assert tb.state_wise_penalty(1.0, -1e-9, 10, 9) == 0.0
-    assert tb.state_wise_penalty([0.0, 0.5], 0.0, 10, 9).shape == (2,)
-    assert tb.state_wise_penalty(1.0, 9.0, 3, 2, gamma=0.5) == pytest.approx(2 * (0.5 + 0.25))
+    assert bounds.state_wise_penalty(1.0, 0.02, 76, 75) == pytest.approx(2 * 75 * 0.76**0.5)
+    assert bounds.state_wise_penalty(1.0, 0.02, 1000, 999) == pytest.approx(2 * 999)  # capped
+    assert bounds.state_wise_penalty(1.0, -1e-9, 10, 9) == 0.0
+    assert bounds.state_wise_penalty([0.0, 0.5], 0.0, 10, 9).shape == (2,)
+    assert bounds.state_wise_penalty(1.0, 9.0, 3, 2, gamma=0.5) == pytest.approx(2 * (0.5 + 0.25))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +164,7 @@ def test_penalty_has_the_stated_size():
 )
 def test_penalty_names_the_argument_that_is_wrong(arguments, name):
     with pytest.raises(ValueError, match=name):
-        tb.state_wise_penalty(*arguments)
+        bounds.state_wise_penalty(*arguments)
 
 
 def test_proposition_2_as_printed_holds_for_summed_kl_of_the_old_policy():
@@ -188,74 +195,74 @@ def test_jensen_step_fails_on_an_unnormalised_measure_and_holds_with_its_mass():
 
 
 def test_theorem_1_fails_with_an_advantage_that_ignores_time():
-    change, bound = tb.time_free_example()
+    change, bound = theory.time_free_example()
     assert change == pytest.approx(0.7**10 - 0.699**10)  # P(never a) before and after
     assert change == pytest.approx(4.01e-4, rel=1e-3)
     assert bound == pytest.approx(1.33e-4, rel=5e-3)
 
 
 def test_proposition_1_fails_with_the_printed_direction_of_kl():
-    c = tb.compare(*tb.leave_or_stay(12, 60, 0.005, 0.3, 1e-4))
+    c = tb.compare(*theory.leave_or_stay(12, 60, 0.005, 0.3, 1e-4))
     t = np.minimum(np.arange(72), 12)
     assert c.gap - c.surrogate == pytest.approx(2e-4 * (0.995**t - 0.7**t).sum())
     assert c.excess == pytest.approx(0.01281, abs=5e-6)
-    assert tb.printed_kl_form(c) == pytest.approx(0.01060, abs=5e-6)
-    assert tb.path_pinsker(c) == pytest.approx(0.01412, abs=5e-6)
-    assert tb.theorem_1(c) == pytest.approx(0.01406, abs=5e-6)
+    assert bounds.printed_kl_form(c) == pytest.approx(0.01060, abs=5e-6)
+    assert bounds.path_pinsker(c) == pytest.approx(0.01412, abs=5e-6)
+    assert bounds.theorem_1(c) == pytest.approx(0.01406, abs=5e-6)
 
 
 def test_every_listed_case_breaks_the_printed_constant_and_not_the_corrected_one():
-    for n, N, alpha, beta in tb.PROPOSITION_1:
-        c = tb.compare(*tb.leave_or_stay(n, N, alpha, beta, 1e-4))
-        assert tb.printed_kl_form(c) < c.excess <= tb.path_pinsker(c)
-        assert c.excess < np.sqrt(2) * tb.printed_kl_form(c)  # the limit of this family
+    for n, N, alpha, beta in theory.PROPOSITION_1:
+        c = tb.compare(*theory.leave_or_stay(n, N, alpha, beta, 1e-4))
+        assert bounds.printed_kl_form(c) < c.excess <= bounds.path_pinsker(c)
+        assert c.excess < np.sqrt(2) * bounds.printed_kl_form(c)  # the limit of this family
 
 
 def test_corrected_constant_is_nearly_attained():
-    c = tb.compare(*tb.leave_or_stay(1, 71, 0.44, 0.62, 1e-4))
-    assert 0.99 < c.excess / tb.path_pinsker(c) <= 1.0
+    c = tb.compare(*theory.leave_or_stay(1, 71, 0.44, 0.62, 1e-4))
+    assert 0.99 < c.excess / bounds.path_pinsker(c) <= 1.0
 
 
 @pytest.mark.parametrize(("steps", "ratio"), [(6, 1.146), (10, 1.559), (1000, 16.81)])
 def test_proposition_1_with_a_mean_kl_fails_by_half_the_root_of_the_length(steps, ratio):
-    assert tb.random_walk_ratio(steps) == pytest.approx(ratio, rel=1e-3)
+    assert theory.random_walk_ratio(steps) == pytest.approx(ratio, rel=1e-3)
     corrected = ratio / np.sqrt(steps)  # the penalty with K = length * mean KL
     assert corrected < steps / (steps + 1)
 
 
 def test_random_walk_ratio_agrees_with_the_exact_machinery():
-    c = tb.compare(*tb.random_walk(10, 1e-3, 1e-6))
+    c = tb.compare(*theory.random_walk(10, 1e-3, 1e-6))
     printed = 2 * 10 * c.eps * np.sqrt(c.kl_printed.mean() / 2)
-    assert c.excess / printed == pytest.approx(tb.random_walk_ratio(10, 1e-3), rel=1e-4)
-    assert c.excess <= tb.state_wise_penalty(c.eps, c.kl.mean(), 10, 9)
+    assert c.excess / printed == pytest.approx(theory.random_walk_ratio(10, 1e-3), rel=1e-4)
+    assert c.excess <= bounds.state_wise_penalty(c.eps, c.kl.mean(), 10, 9)
 
 
 @pytest.mark.parametrize(
-    ("case", "ratio"), [(tb.PROPOSITION_2[0], 1.039), (tb.PROPOSITION_2[1], 1.059)]
+    ("case", "ratio"), [(theory.PROPOSITION_2[0], 1.039), (theory.PROPOSITION_2[1], 1.059)]
 )
 def test_proposition_2_fails_with_the_printed_direction_of_kl(case, ratio):
     gamma, n, N, alpha, beta = case
-    c = tb.compare(*tb.leave_or_stay(n, N, alpha, beta, 1e-4, sign=-1.0), gamma)
+    c = tb.compare(*theory.leave_or_stay(n, N, alpha, beta, 1e-4, sign=-1.0), gamma)
     assert c.surrogate >= 0
-    assert -c.gap / tb.proposition_2_printed(c) == pytest.approx(ratio, abs=1e-3)
-    assert c.gap >= c.surrogate - tb.path_pinsker(c)
+    assert -c.gap / bounds.proposition_2_printed(c) == pytest.approx(ratio, abs=1e-3)
+    assert c.gap >= c.surrogate - bounds.path_pinsker(c)
 
 
 # --- a step that keeps its promise ---------------------------------------------------------------
 
 
 def test_scpo_step_with_the_corrected_penalty_stays_within_the_limit_and_improves():
-    over, gain = tb.scpo_run(seed=0)
+    over, gain = theory.scpo_run(seed=0)
     assert over.max() <= TOLERANCE
     assert np.all(gain >= -TOLERANCE)
     assert np.median(gain) > 1.0
 
 
 def test_scpo_step_without_a_penalty_can_cross_the_limit():
-    over, _ = tb.scpo_run(seed=0, penalised=False)
+    over, _ = theory.scpo_run(seed=0, penalised=False)
     assert (over.max(0) > 1e-6).any()
 
 
 def test_table_prints(capsys):
-    print("\n".join(tb.check_random(groups=2) + tb.check_examples()))
+    print("\n".join(theory.check_random(groups=2) + theory.check_examples()))
     assert "200 random problems" in capsys.readouterr().out
