@@ -265,14 +265,15 @@ class Algorithm:
         first = self.settings.scale_inputs and not bool(self.scaler.count)
         if first:
             self._measure(rollout)  # before anything is learned
+        known = self.start_inputs
+        if known is None:
+            inputs = self._unscaled(rollout.obs[0], rollout.cost_max_before[0])
+            self.start_inputs = inputs[:4096].clone()
         batch = estimate(self, rollout)
         if not batch.finite():
+            self.start_inputs = known
             self.skipped += 1
             return {"skipped_updates": self.skipped, "update_skipped": 1.0}
-        if self.start_inputs is None:
-            starts = rollout.age == 0
-            inputs = self._unscaled(rollout.obs[starts], rollout.cost_max_before[starts])
-            self.start_inputs = inputs[:4096].clone()
         metrics = self.improve(batch)
         if not first:
             self._measure(rollout)  # now that nothing of it is asked any more

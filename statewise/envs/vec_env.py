@@ -171,6 +171,17 @@ class VecEnv:
         with self._threads():
             return self._begin(robot.to(self.device), yaw.to(self.device), objects)
 
+    def set_age(self, age: Tensor) -> None:
+        """Take the running episodes to be `age [B]` steps old: their time runs out that much sooner."""
+        self.check_ready("set_age")
+        if tuple(age.shape) != (self.num_envs,):
+            raise ValueError(
+                f"the ages have shape {tuple(age.shape)}: give one for each of {self.num_envs} worlds"
+            )
+        if bool(((age < 0) | (age >= self.spec.max_episode_steps)).any()):
+            raise ValueError(f"an age is not from 0 to {self.spec.max_episode_steps - 1}")
+        self._time = age.to(self.device, torch.long, copy=True)
+
     def step(self, action: Tensor) -> Step:
         """Advance every world by one action `[B, a]`, each component from -1 to 1.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,8 +58,9 @@ class Episodes:
 class Collector:
     """Steps an environment with an algorithm. Episodes run on from one rollout to the next."""
 
-    def __init__(self, env: Env, algo: Algorithm, seed: int) -> None:
-        self.env, self.algo = env, algo
+    def __init__(self, env: Env, algo: Algorithm, seed: int, spread_ages: bool = False) -> None:
+        """spread_ages: take worlds to be of different ages at the start, where the environment can."""
+        self.env, self.algo, self.spread_ages = env, algo, spread_ages
         self.generator = torch.Generator(env.device).manual_seed(seed)
         """For the noise of actions."""
         self._step: Step | None = None
@@ -66,6 +68,8 @@ class Collector:
         self._age = torch.zeros(b, dtype=torch.long, device=env.device)
         self._return = torch.zeros(b, device=env.device)
         self._cost = torch.zeros(b, m, device=env.device)
+        self._whole = torch.ones(b, dtype=torch.bool, device=env.device)
+        """[B] whether the running episode has all of its time"""
 
     def collect(self, horizon: int) -> tuple[Rollout, Episodes]:
         """`horizon` steps of every world, and the episodes that ended in them."""
@@ -88,7 +92,21 @@ class Collector:
         """The step to go on from; the first call starts the first episodes."""
         if self._step is None:
             self._step = self.env.reset(seed)
+            if self.spread_ages and hasattr(self.env, "set_age"):
+                self._spread(self.env.set_age)
         return self._step
+
+    def _spread(self, set_age: Callable[[Tensor], None]) -> None:
+        """Let the first episodes end at different times, as if they had begun at different times.
+
+        Worlds of one age make estimates that hang on the critics' guess of what comes after it.
+        """
+        longest = self.env.spec.max_episode_steps
+        self._age = torch.randint(
+            longest, self._age.shape, generator=self.generator, device=self.env.device
+        )
+        self._whole = self._age == 0
+        set_age(self._age)
 
     def _stack(self, before: list[Step], acts: list[Act], after: list[Step]) -> Rollout:
         ended = torch.stack([s.ended for s in after])
@@ -111,8 +129,11 @@ class Collector:
         )
 
     def _finish(self, rollout: Rollout) -> Episodes:
-        """The episodes that ended, with what they gathered in earlier rollouts."""
+        """The whole episodes that ended, with what they gathered in earlier rollouts."""
         ended = rollout.ended
+        first = ended & (ended.cumsum(0) == 1)
+        counted = ended & (self._whole | ~first)
+        self._whole = self._whole | ended.any(0)
         gathered = torch.cat([rollout.reward.unsqueeze(-1), rollout.cost], dim=-1)
         carried = torch.cat([self._return.unsqueeze(-1), self._cost], dim=-1)
         totals = torch.empty_like(gathered)
@@ -121,7 +142,7 @@ class Collector:
             carried = totals[t].masked_fill(over.unsqueeze(-1), 0.0)
         self._return, self._cost = carried[:, 0], carried[:, 1:]
         # Found once and brought to the host at once: reading them one by one makes a GPU wait.
-        rows = ended.nonzero(as_tuple=True)
+        rows = counted.nonzero(as_tuple=True)
         totals = totals[rows].cpu()
         return Episodes(
             returns=totals[:, 0],
@@ -141,6 +162,7 @@ class Collector:
             "age": self._age,
             "return": self._return,
             "cost": self._cost,
+            "whole": self._whole,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -148,8 +170,8 @@ class Collector:
         self.generator.set_state(state["generator"].cpu())
         device = self.env.device
         self._step = Step(**{name: x.to(device) for name, x in state["step"].items()})
-        self._age, self._return, self._cost = (
-            state[name].to(device) for name in ("age", "return", "cost")
+        self._age, self._return, self._cost, self._whole = (
+            state[name].to(device) for name in ("age", "return", "cost", "whole")
         )
         fresh = getattr(self.env, "fresh_step", lambda: None)()
         if fresh is not None:  # the worlds could not be restored, and began new episodes
@@ -157,3 +179,4 @@ class Collector:
             self._age = torch.zeros_like(self._age)
             self._return = torch.zeros_like(self._return)
             self._cost = torch.zeros_like(self._cost)
+            self._whole = torch.ones_like(self._whole)

@@ -65,6 +65,9 @@ class TrainSettings:
     """Factor on a GPU's room for contacts; raise it if faults say that it is full."""
     threads: int = 0
     """CPU threads of physics and of learning; 0: all cores. Sums of floats depend on their number."""
+    spread_ages: bool = True
+    """Start as if episodes had begun at different times, so that they do not all end at once; the first
+    ones, cut short by it, are left out of the metrics."""
     compact: bool = False
     """Leave out the observation blocks that are always zero."""
     continuing: bool = False
@@ -165,7 +168,7 @@ class Training:
         self.algo: Algorithm = kind(
             self.env.spec, algo_settings, settings.epochs, settings.seed, str(self.env.device)
         )
-        self.collector = Collector(self.env, self.algo, settings.seed + 1)
+        self.collector = Collector(self.env, self.algo, settings.seed + 1, settings.spread_ages)
         self._old_faults = 0
         if env is not None:  # it may have been used: start as a new one would
             self.collector.begin(settings.seed)
