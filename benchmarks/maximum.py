@@ -22,7 +22,7 @@ from statewise.training.evaluate import Episodes, run_episodes
 @dataclass(frozen=True)
 class Args:
     run: tyro.conf.Positional[Path]
-    """Of SCPO, with a policy that reads M."""
+    """Of SCPO with `policy_sees_maximum`."""
     episodes: int = 1024
     seed: int = 7
     worlds: int = 256
@@ -30,9 +30,10 @@ class Args:
 
 def line(name: str, found: Episodes) -> str:
     cost, met = found.cost.sum(1), (found.cost_max > 0).any(1)
-    stayed = met & ~found.terminated
+    reached = found.terminated & ~found.fault
+    stayed = met & ~reached
     share = float(cost[stayed].sum() / cost.sum().clamp(min=1e-9))
-    return (f"{name:8} {found.returns.mean():8.3f} {found.terminated.float().mean():8.1%} "
+    return (f"{name:8} {found.returns.mean():8.3f} {reached.float().mean():8.1%} "
             f"{cost.mean():9.4f} {found.cost_max.mean():9.4f} {int(met.sum()):8} {int(stayed.sum()):8} "
             f"{share:8.1%}")  # fmt: skip
 
@@ -40,7 +41,7 @@ def line(name: str, found: Episodes) -> str:
 def main(args: Args) -> None:
     policy = statewise.load_policy(args.run)
     algo, suite = policy.algo, policy.settings.suite
-    if not algo.acts_on_cost:
+    if not getattr(algo.settings, "policy_sees_maximum", False):
         raise SystemExit(f"{args.run}: the policy of {algo.name} does not read M")
     env = statewise.make_env(suite, args.worlds)
     print(f"{suite}, {args.episodes} episodes, sampled actions, seed {args.seed}")

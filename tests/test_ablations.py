@@ -85,7 +85,7 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
     assert changed["scpo-subsample-resample"] == {"subsample": "resample"}
     assert changed["trpo_lag-k10"] == {"penalty_scale": 10.0}
     assert changed["trpo_lag-k100"] == {"penalty_scale": 100.0}
-    assert changed["scpo-sees-maximum"] == {"policy_sees_maximum": True}
+    assert changed["scpo-blind"] == {"policy_sees_maximum": False}
     assert changed["scpo-raw-inputs"] == {"scale_inputs": False}
     assert changed["scpo-eta-1"] == {"recovery_fraction": 1.0}
     assert changed["scpo-unreliable"] == {"reliable": False}
@@ -93,7 +93,7 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
     assert changed["scpo-paper"] == {
         "recovery_fraction": 1.0, "tolerance": 0.0, "reliable": False, "cost_lam": 0.97,
         "subsample": "resample", "reward_test": "paper", "critic_batch": 0,
-        "scale_inputs": False, "cost_critic_lr": 1e-3, "policy_sees_maximum": True,
+        "scale_inputs": False, "cost_critic_lr": 1e-3,
     }  # fmt: skip
 
 

@@ -145,7 +145,8 @@ class Algorithm:
     constrained: ClassVar[bool] = True
     """Needs an environment with costs."""
     sees_maximum: ClassVar[bool] = False
-    """Networks read the running maximum M behind the observation (the Maximum MDP)."""
+    """Inputs end in the running maximum M (the Maximum MDP); critics read it, the policy if
+    `policy_inputs` includes it."""
     positive_costs: ClassVar[bool] = False
     """The cost critic ends in a Softplus."""
 
@@ -170,7 +171,7 @@ class Algorithm:
         """For everything drawn while updating."""
         self.scaler = Scaler(self.inputs).to(self.device)
         self.start_inputs: Tensor | None = None
-        """Unscaled start states of the first rollout: their values stand in where no episode starts."""
+        """Unscaled start states of the first reset: their values stand in where no episode starts."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.policy = GaussianPolicy(
@@ -259,19 +260,21 @@ class Algorithm:
         action = self.policy(inputs) if generator is None else self.policy.sample(inputs, generator)
         return Act(action, self.correct(step, inputs, action))
 
+    def remember_starts(self, obs: Tensor) -> None:
+        """Keep observations `[B, n]` of worlds that have just been reset, as `start_inputs`."""
+        if self.start_inputs is None:
+            inputs = self._unscaled(obs, obs.new_zeros(len(obs), self.spec.num_costs))[:4096]
+            finite = torch.isfinite(inputs).all(dim=1)
+            self.start_inputs = inputs[finite] if bool(finite.any()) else None
+
     def update(self, rollout: Rollout) -> Metrics:
         """Learn from a rollout; returns metrics. Non-finite data never reach the weights."""
         self.epoch += 1
         first = self.settings.scale_inputs and not bool(self.scaler.count)
         if first:
             self._measure(rollout)  # before anything is learned
-        known = self.start_inputs
-        if known is None:
-            inputs = self._unscaled(rollout.obs[0], rollout.cost_max_before[0])
-            self.start_inputs = inputs[:4096].clone()
         batch = estimate(self, rollout)
         if not batch.finite():
-            self.start_inputs = known
             self.skipped += 1
             return {"skipped_updates": self.skipped, "update_skipped": 1.0}
         metrics = self.improve(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -117,6 +118,12 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
         values = {"value": value, "next_value": next_value}
         if algo.start_inputs is not None:
             values["start_value"] = algo.cost_value(algo.scale(algo.start_inputs))
+    # A maximum is no larger than the largest cost of a step.
+    increments = signal is not None and signal.kind == "increment"
+    most = torch.tensor(
+        [(increments and ceiling) or math.inf for ceiling in algo.spec.cost_ceiling],
+        dtype=torch.float64,
+    )
     about = mmdp.episode_mean(cost, rollout.ended, rollout.age, **values)
     return Batch(
         rollout=rollout,
@@ -128,7 +135,7 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
         cost_target=cost_target.flatten(0, 1),
         positive=returns.positive_ahead(cost, rollout.ended).any(-1).flatten(),
         # Costs are not negative, so less than 0 is noise, and would switch a limit of 0 off.
-        J=about.mean.clamp(min=0.0).cpu(),
+        J=torch.minimum(about.mean.clamp(min=0.0).cpu(), most),
         length=about.length,
         episodes=about.episodes,
     )

@@ -31,9 +31,9 @@ from statewise.core.line_search import RewardTest
 class ScpoSettings(CostSettings):
     """`cost_limit` is w: the largest cost of an episode, on average over episodes."""
 
-    policy_sees_maximum: bool = False
-    """Let the policy read the running maximum M, as in the paper, and not only the critics. It then needs
-    costs to be measured where it is used, and may learn to stop for good once M is above 0."""
+    policy_sees_maximum: bool = True
+    """Whether the policy reads the running maximum M too, or only the critics do. One that does not needs
+    no costs to be measured where it is used; but what it does cannot depend on what was met before."""
     cost_gamma: float = 1.0
     """Discount of the increments; 1 makes their sum the maximum."""
     cost_lam: float = 0.8

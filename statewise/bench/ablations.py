@@ -47,7 +47,6 @@ class Experiment:
 
 TRPO, CPO, SCPO, LAGRANGIAN = (Variant(name) for name in ("trpo", "cpo", "scpo", "trpo_lag"))
 PAPER_SCPO = {
-    "policy_sees_maximum": True,
     "scale_inputs": False,
     "cost_critic_lr": 1e-3,
     "recovery_fraction": 1.0,
@@ -78,7 +77,7 @@ EXPERIMENTS = {
     "departures": Experiment((POINT,), (
         SCPO,
         Variant("scpo", "scpo-paper", PAPER_SCPO),
-        Variant("scpo", "scpo-sees-maximum", {"policy_sees_maximum": True}),
+        Variant("scpo", "scpo-blind", {"policy_sees_maximum": False}),
         Variant("scpo", "scpo-raw-inputs", {"scale_inputs": False}),
         Variant("scpo", "scpo-eta-1", {"recovery_fraction": 1.0}),
         Variant("scpo", "scpo-unreliable", {"reliable": False}),

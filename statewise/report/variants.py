@@ -9,7 +9,7 @@ from statewise.report.groups import Group
 SUBSAMPLED, LAGRANGIAN, VARIANT = "scpo-subsample-", "trpo_lag-k", "scpo-"
 """How the labels of their runs begin."""
 DEPARTURES = {
-    "scpo-sees-maximum": "the policy sees M",
+    "scpo-blind": "policy does not see M",
     "scpo-raw-inputs": "inputs not scaled",
     "scpo-eta-1": "recovery fraction 1",
     "scpo-tolerance-0": "tolerance 0",

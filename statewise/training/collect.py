@@ -92,6 +92,7 @@ class Collector:
         """The step to go on from; the first call starts the first episodes."""
         if self._step is None:
             self._step = self.env.reset(seed)
+            self.algo.remember_starts(self._step.obs)
             if self.spread_ages and hasattr(self.env, "set_age"):
                 self._spread(self.env.set_age)
         return self._step

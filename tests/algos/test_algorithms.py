@@ -8,6 +8,7 @@ import torch
 from line_env import LineEnv
 
 from statewise.algos import ALGORITHMS, Algorithm, get_algorithm
+from statewise.algos.estimates import estimate
 from statewise.algos.scpo import Scpo, ScpoSettings
 from statewise.training.collect import Collector
 from statewise.types import Rollout
@@ -163,10 +164,44 @@ def test_scpo_learns_from_an_epoch_without_any_cost(mode: str) -> None:
     assert float(algo.cost_value(inputs).detach().max()) < 0.02  # from about 0.05 at the start
 
 
-def test_scpo_networks_read_the_running_maximum_and_others_do_not() -> None:
+def test_scpo_reads_the_running_maximum_its_policy_unless_told_not_to() -> None:
     scpo, _ = make("scpo", num_costs=2)
+    blind, _ = make("scpo", num_costs=2, policy_sees_maximum=False)
     cpo, _ = make("cpo", num_costs=2)
-    assert (scpo.inputs, cpo.inputs) == (4, 2)
+    assert [(a.inputs, a.policy.inputs) for a in (scpo, blind, cpo)] == [(4, 4), (4, 2), (2, 2)]
+
+
+def test_start_states_are_those_of_the_reset_even_if_the_first_update_is_skipped() -> None:
+    algo, collector = make("scpo")
+    starts = collector.begin().obs.clone()
+    rollout, _ = collector.collect(4)
+    algo.update(dataclasses.replace(rollout, reward=torch.full_like(rollout.reward, torch.nan)))
+    algo.update(collector.collect(4)[0])
+    assert algo.skipped == 1 and algo.start_inputs is not None
+    assert torch.equal(algo.start_inputs[:, :-1], starts)
+    assert not algo.start_inputs[:, -1].any()
+
+
+def test_a_maximum_is_never_estimated_above_the_largest_cost() -> None:
+    algo, collector = make("scpo")
+    rollout, _ = collector.collect(16)
+    unbroken = torch.zeros_like(
+        rollout.terminated
+    )  # one long episode: few episodes, many increments
+    rising = torch.arange(16.0).view(16, 1, 1).expand_as(rollout.cost)
+    batch = estimate(
+        algo,
+        dataclasses.replace(
+            rollout, terminated=unbroken, truncated=unbroken, age=rollout.age + 900,
+            cost=rising, cost_max_before=(rising - 1).clamp(min=0), cost_max=rising,
+        ),
+    )  # fmt: skip
+    assert float(batch.J[0]) == pytest.approx(algo.spec.cost_ceiling[0])
+
+
+def test_which_policies_act_on_costs() -> None:
+    assert {name for name in ALGORITHMS if make(name)[0].acts_on_cost} == {"scpo", "trpo_sl"}
+    assert not make("scpo", policy_sees_maximum=False)[0].acts_on_cost
 
 
 def test_sub_sampling_balances_zero_and_positive_targets() -> None:

@@ -50,23 +50,23 @@ def test_a_loaded_policy_acts_as_in_the_environment_with_its_running_maximum(run
     assert float(policy.cost_max[0]) == 0.0
 
 
-def test_scpos_policy_needs_no_cost_to_act(run: Path) -> None:
+def test_the_running_maximum_changes_what_scpo_does_and_is_asked_for(run: Path) -> None:
     policy = statewise.load_policy(run)
-    obs = statewise.make_env("Point-Hazard-8", 1).reset(0).obs[0].numpy()
-    first = policy(obs)
-    assert not policy.needs_cost
-    assert np.array_equal(first, policy(obs)) and np.array_equal(first, policy(obs, 0.3))
-
-
-def test_a_policy_that_sees_the_maximum_acts_on_it_and_asks_for_it(tmp_path: Path) -> None:
-    seeing = statewise.train("Point-Hazard-8", out=str(tmp_path), policy_sees_maximum=True, **SMALL)
-    policy = statewise.load_policy(seeing)
     obs = statewise.make_env("Point-Hazard-8", 1).reset(0).obs[0].numpy()
     safe = policy(obs)
     assert policy.needs_cost
     assert not np.array_equal(safe, policy(obs, 0.3))
     with pytest.raises(ValueError, match="give the cost of the step"):
         policy(obs)
+
+
+def test_a_policy_that_does_not_see_the_maximum_needs_no_cost(tmp_path: Path) -> None:
+    blind = statewise.train("Point-Hazard-8", out=str(tmp_path), policy_sees_maximum=False, **SMALL)
+    policy = statewise.load_policy(blind)
+    obs = statewise.make_env("Point-Hazard-8", 1).reset(0).obs[0].numpy()
+    first = policy(obs)
+    assert not policy.needs_cost
+    assert np.array_equal(first, policy(obs)) and np.array_equal(first, policy(obs, 0.3))
 
 
 @pytest.mark.parametrize(
