@@ -382,6 +382,16 @@ def test_a_run_of_an_older_version_without_the_newest_settings_is_no_other_setti
     assert len(only(tmp_path).runs) == 2
 
 
+def test_a_run_from_before_worlds_began_at_different_ages_is_apart(tmp_path: Path) -> None:
+    write_run(tmp_path / "now", seed=0)
+    path = write_run(tmp_path / "then", seed=1) / "config.json"
+    config = json.loads(path.read_text())
+    del config["train"]["spread_ages"]
+    path.write_text(json.dumps(config))
+    names = [g.name for g in groups_of(tmp_path)]
+    assert names == ["SCPO · spread_ages=True", "SCPO · spread_ages=False"]
+
+
 def test_a_truncated_metrics_file_is_read_to_its_last_whole_line_and_said(tmp_path: Path) -> None:
     path = write_run(tmp_path, epochs=20) / "metrics.jsonl"
     text = path.read_text()

@@ -18,7 +18,7 @@ from statewise.algos.base import Settings
 from statewise.envs.suites import PAPER_SUITES, parse_suite
 from statewise.training import checkpoint
 from statewise.training.lock import is_locked
-from statewise.training.loop import INCIDENTAL, TrainSettings
+from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
 
 State = Literal[
     "new",  # nothing on disk yet
@@ -226,8 +226,8 @@ def _difference(train: TrainSettings, algorithm: Settings, config: Mapping[str, 
         (train, config.get("train", {})),
         (algorithm, config.get("algorithm", {})),
     ):
-        # A setting newer than the run had its default then.
-        defaults = {f.name: f.default for f in dataclasses.fields(ours)}
+        # What a setting newer than the run was then.
+        defaults = {f.name: f.default for f in dataclasses.fields(ours)} | EARLIER
         wanted = json.loads(json.dumps(dataclasses.asdict(ours)))
         for name in sorted((wanted.keys() | theirs.keys()) - INCIDENTAL):
             there, here = theirs.get(name, defaults.get(name)), wanted.get(name)

@@ -16,7 +16,7 @@ from statewise.envs.suites import PAPER_SUITES
 from statewise.report.data import Array, RunData
 from statewise.report.paper import NAMES
 from statewise.report.summary import WHOLE
-from statewise.training.loop import INCIDENTAL, TrainSettings
+from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
 
 _NOT_COMPARED = INCIDENTAL | {"suite", "algo", "seed"}
 
@@ -147,7 +147,8 @@ def command(group: Group) -> str:
 def _settings(run: RunData) -> dict[str, dict[str, Any]]:
     """What decides the result of a run, but for its seed; an old run lacks the newest settings."""
     train, own = _defaults(run.suite, run.algo)
-    train = {k: v for k, v in (train | run.config["train"]).items() if k not in _NOT_COMPARED}
+    train = train | EARLIER | run.config["train"]
+    train = {k: v for k, v in train.items() if k not in _NOT_COMPARED}
     return {"algo": {"algo": run.algo}, "train": train, "own": own | run.config["algorithm"]}
 
 
