@@ -89,7 +89,7 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
     assert changed["scpo-raw-inputs"] == {"scale_inputs": False}
     assert changed["scpo-eta-1"] == {"recovery_fraction": 1.0}
     assert changed["scpo-unreliable"] == {"reliable": False}
-    assert changed["scpo-lam-0.95"] == {"cost_lam": 0.95, "cost_lam_noisy": 0.95}
+    assert changed["scpo-lam-0.95"] == {"cost_lam": 0.95}
     assert changed["scpo-paper"] == {
         "recovery_fraction": 1.0, "tolerance": 0.0, "reliable": False, "cost_lam": 0.97,
         "subsample": "resample", "reward_test": "paper", "critic_batch": 0,
@@ -106,7 +106,7 @@ def test_settings_reach_the_runs_and_a_variants_own_come_first() -> None:
     assert {train.suite for train, _ in settings.values()} == {"Swimmer-Hazard-1"}
     assert {train.steps for train, _ in settings.values()} == {600_000}
     assert settings["scpo"][1] == get_algorithm("scpo").settings_class(cost_lam=0.5, hidden=(8,))
-    own = {"cost_lam": 0.95, "cost_lam_noisy": 0.95, "hidden": (8,)}
+    own = {"cost_lam": 0.95, "hidden": (8,)}
     assert settings["scpo-lam-0.95"][1] == get_algorithm("scpo").settings_class(**own)
 
 

@@ -104,8 +104,7 @@ class LimitSettings(Settings):
                 f"Give 0 or more, or say allow_negative_limit"
             )
         # Settings of the methods that share a name share a range.
-        for name in ("warmup", "cost_gamma", "cost_lam", "cost_lam_noisy", "recovery_fraction",
-                     "bound_coefficient"):  # fmt: skip
+        for name in ("warmup", "cost_gamma", "cost_lam", "recovery_fraction", "bound_coefficient"):
             value = getattr(self, name, 0.0)
             _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
         for name in ("tolerance", "margin", "penalty", "penalty_scale", "cost_reduction",

@@ -28,8 +28,7 @@ class CostSignal:
 
     kind: Literal["cost", "increment"]
     gamma: float
-    lam: float | tuple[float, ...]
-    """Decay of the advantage estimate; one number serves all costs."""
+    lam: float
     bootstrap_truncated: bool
     """Whether the future past the time limit counts. Not for increments: the limit is part of the
     finite-horizon Maximum MDP."""
@@ -111,9 +110,8 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
     next_inputs = algo.observe(rollout.next_obs, rollout.cost_max)
     cost = rollout.cost if signal is None or signal.kind == "cost" else rollout.increment
     evaluate = algo.graphs.setdefault(("evaluate",), Graphed(evaluation(algo)))
-    lam = cost.new_tensor(0.0 if signal is None else signal.lam)
     advantage, target, cost_advantage, cost_target, value, next_value = evaluate(
-        inputs, next_inputs, rollout.reward, cost, lam, rollout.terminated, rollout.truncated
+        inputs, next_inputs, rollout.reward, cost, rollout.terminated, rollout.truncated
     )
     values: dict[str, Tensor] = {}
     if signal is not None and algo.cost_value is not None:
@@ -146,7 +144,6 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
 def evaluation(algo: Algorithm) -> Callable[..., tuple[Tensor, ...]]:
     """A function of a rollout's tensors, `[T, B, ...]` each: what the critics make of it.
 
-    Its `lam` is the decay of the cost's advantage, for all costs or `[m]`: it may change.
     Returns advantage and target of the reward, advantage and target of the cost signal (without
     columns if there is none), and the values of the cost critic at inputs and next inputs.
     """
@@ -154,12 +151,7 @@ def evaluation(algo: Algorithm) -> Callable[..., tuple[Tensor, ...]]:
 
     @torch.no_grad()
     def evaluate(
-        inputs: Tensor,
-        next_inputs: Tensor,
-        reward: Tensor,
-        cost: Tensor,
-        lam: Tensor,
-        *ends: Tensor,
+        inputs: Tensor, next_inputs: Tensor, reward: Tensor, cost: Tensor, *ends: Tensor
     ) -> tuple[Tensor, ...]:
         value, next_value = (algo.value(x).squeeze(-1) for x in (inputs, next_inputs))
         advantage = returns.advantages(
@@ -173,7 +165,7 @@ def evaluation(algo: Algorithm) -> Callable[..., tuple[Tensor, ...]]:
         past_limit = signal.bootstrap_truncated
         cost_advantage = returns.advantages(
             cost, value, next_value, *ends,
-            gamma=signal.gamma, lam=lam, bootstrap_truncated=past_limit,
+            gamma=signal.gamma, lam=signal.lam, bootstrap_truncated=past_limit,
         )  # fmt: skip
         cost_advantage = cost_advantage - cost_advantage.mean(dim=(0, 1))
         cost_target = returns.returns_to_go(

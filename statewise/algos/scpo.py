@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -38,11 +37,8 @@ class ScpoSettings(CostSettings):
     cost_gamma: float = 1.0
     """Discount of the increments; 1 makes their sum the maximum."""
     cost_lam: float = 0.8
-    """Decay of the advantage estimate of the increments, where their gradient is all truth. The
-    paper's table says 0.97 and its code ran 0.95."""
-    cost_lam_noisy: float = 0.3
-    """The same where it is nearly all noise, as it is once increments are rare: a shorter look ahead
-    leaves more to V_D, which remembers earlier epochs. In between, by the measured reliability."""
+    """Decay of the advantage estimate of the increments. The paper's table says 0.97 and its code
+    ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
     cost_critic_lr: float = 3e-4
     """Learning rate of V_D, lower than that of V: the few costs of a batch are soon learned by heart."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
@@ -57,9 +53,8 @@ class ScpoSettings(CostSettings):
     a smaller one asks for less, and below three quarters of it a step may raise the cost, since a
     limit of 0 is never met to the last digit."""
     reliable: bool = True
-    """Measure how much of the cost gradient is noise (on two halves of the worlds), look less far
-    ahead (`cost_lam_noisy`) and ask for as much more as the noise makes of each predicted decrease;
-    off uses `cost_lam` and asks for the violation as it is, as the paper does."""
+    """Ask for as much more as the batch's noise makes of each predicted decrease (measured on two
+    halves of the worlds); off asks for the violation as it is, as the paper does."""
     reward_test: RewardTest = "reference"
     """When a step may lower the reward: "paper" if no step is feasible, "reference" (the published
     code) while a limit is violated, not at all with "always" (test), at any time with "never"."""
@@ -93,9 +88,8 @@ class Scpo(Algorithm):
     def acts_on_cost(self) -> bool:
         return self.settings.policy_sees_maximum
 
-    @cached_property
-    def reliability(self) -> Reliability:
-        return Reliability(self.spec.num_costs)
+    def build(self) -> None:
+        self.reliability = Reliability(self.spec.num_costs)
 
     def learning_rate(self, name: str) -> float:
         return self.settings.cost_critic_lr if name == "cost_value" else self.settings.critic_lr
@@ -109,23 +103,11 @@ class Scpo(Algorithm):
 
     @property
     def cost_signal(self) -> CostSignal:
-        gamma, lam = self.settings.cost_gamma, tuple(self.decay().tolist())
-        return CostSignal("increment", gamma, lam, bootstrap_truncated=False)
-
-    def decay(self) -> Tensor:
-        """[m] λ of each cost: the further ahead it looks, the more of its gradient must be truth."""
-        s, least = self.settings, Reliability.LEAST
-        truth = (self.reliability.share - least) / (1.0 - least)
-        if not s.reliable:
-            truth = torch.ones_like(truth)
-        return s.cost_lam_noisy + (s.cost_lam - s.cost_lam_noisy) * truth
+        s = self.settings
+        return CostSignal("increment", s.cost_gamma, s.cost_lam, bootstrap_truncated=False)
 
     def improve(self, batch: Batch) -> Metrics:
         s = self.settings
-        decay = {
-            f"cost_lam_{name}": x
-            for name, x in zip(self.spec.cost_names, self.decay().tolist(), strict=True)
-        }
         bound = self.bound(batch, s.target_kl)
         violation = batch.J - s.limits(self.spec.num_costs) + s.bound_coefficient * bound
         step = constrained_step(
@@ -139,7 +121,7 @@ class Scpo(Algorithm):
             tolerance=s.tolerance,
             reliability=self.reliability if s.reliable else None,
         )
-        return decay | step | self.predict(batch, step) | self.fit_critics(batch)
+        return step | self.predict(batch, step) | self.fit_critics(batch)
 
     def bound(self, batch: Batch, kl: float) -> Tensor:
         """[m] the most by which J_D can exceed its first-order prediction (corrected form)."""

@@ -81,7 +81,7 @@ EXPERIMENTS = {
         Variant("scpo", "scpo-raw-inputs", {"scale_inputs": False}),
         Variant("scpo", "scpo-eta-1", {"recovery_fraction": 1.0}),
         Variant("scpo", "scpo-unreliable", {"reliable": False}),
-        Variant("scpo", "scpo-lam-0.95", {"cost_lam": 0.95, "cost_lam_noisy": 0.95}),
+        Variant("scpo", "scpo-lam-0.95", {"cost_lam": 0.95}),
         Variant("scpo", "scpo-tolerance-0", {"tolerance": 0.0}),
     )),
 }  # fmt: skip

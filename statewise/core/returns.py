@@ -24,7 +24,7 @@ def advantages(
     truncated: Tensor,
     *,
     gamma: float,
-    lam: float | Tensor,
+    lam: float,
     bootstrap_truncated: bool = True,
 ) -> Tensor:
     """Generalised advantage estimate, [T, B, ...] like ``signal``.
@@ -35,11 +35,9 @@ def advantages(
     signal, value, next_value: [T, B, ...]; ``next_value[t]`` belongs to the true successor of row t
         (the final observation where an episode ended, not the first one of the next episode).
     terminated, truncated: bool [T, B]; where both hold the episode terminated.
-    lam: a number, or a tensor that broadcasts over [...].
     """
     _check_unit("gamma", gamma)
-    if not isinstance(lam, Tensor):
-        _check_unit("lam", lam)
+    _check_unit("lam", lam)
     _check_shapes(signal, terminated, truncated, value=value, next_value=next_value)
     tail = _worth_of_successor(next_value, terminated, truncated, bootstrap_truncated)
     errors = signal + gamma * tail - value

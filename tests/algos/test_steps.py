@@ -7,7 +7,6 @@ from test_algorithms import make, safe
 
 from statewise.algos import get_algorithm
 from statewise.algos.estimates import AGES, estimate
-from statewise.algos.scpo import Scpo
 from statewise.algos.steps import within
 from statewise.envs.vec_env import make_env
 from statewise.graphs import Graphed
@@ -33,29 +32,6 @@ def test_scpo_free_of_cost_at_limit_zero_goes_on_learning_as_if_unconstrained() 
             algo.update(safe(rollout))
         earned.append(float(rollout.reward.mean()))
     assert earned[0] > 0.5 * earned[1] > 0.0
-
-
-def test_scpo_looks_less_far_ahead_for_the_cost_whose_gradient_is_noise() -> None:
-    algo, collector = make("scpo", num_costs=2)
-    assert isinstance(algo, Scpo)
-    rollout = collector.collect(16)[0]
-    assert algo.decay().tolist() == pytest.approx([0.8, 0.8])  # nothing is known yet
-    far = estimate(algo, rollout).cost_advantage
-    algo.reliability.total = torch.tensor([1.0, 1.0], dtype=torch.float64)
-    algo.reliability.noise = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    assert algo.decay().tolist() == pytest.approx([0.8, 0.3])
-    near = estimate(algo, rollout).cost_advantage
-    assert torch.equal(near[:, 0], far[:, 0])
-    assert not torch.allclose(near[:, 1], far[:, 1])
-    fixed, _ = make("scpo", num_costs=2, cost_lam_noisy=0.8)
-    fixed.load_state_dict(algo.state_dict())
-    assert torch.equal(estimate(fixed, rollout).cost_advantage, far)
-
-
-def test_scpo_that_does_not_measure_noise_keeps_its_decay() -> None:
-    algo, collector = make("scpo", reliable=False, cost_lam=0.9)
-    for _ in range(2):
-        assert algo.update(collector.collect(16)[0])["cost_lam_edge0"] == pytest.approx(0.9)
 
 
 def test_what_changes_along_an_episode_is_gathered_by_age() -> None:

@@ -55,17 +55,6 @@ def test_advantages_equal_the_sum_they_are_defined_by(gamma, lam, bootstrap):
         torch.testing.assert_close(got[:, world], expected)
 
 
-def test_each_channel_can_have_a_decay_of_its_own():
-    generator = torch.Generator().manual_seed(0)
-    signal, value, next_value = torch.randn(3, 4, 1, 2, generator=generator, dtype=torch.float64)
-    both = advantages(
-        signal, value, next_value, NO, at(2), gamma=1.0, lam=torch.tensor([0.9, 0.2]).double()
-    )
-    for i, lam in enumerate((0.9, 0.2)):
-        x, v, w = (tensor[..., i] for tensor in (signal, value, next_value))
-        torch.testing.assert_close(both[..., i], advantages(x, v, w, NO, at(2), gamma=1.0, lam=lam))
-
-
 def test_one_step_advantage_by_hand():
     # λ = 0: reward + γ V' - V. Row 1 terminates, row 2 times out, row 3 is the cut.
     got = advantages(
