@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mujoco
+import numpy as np
 import pytest
 import torch
 import warp as wp
@@ -22,7 +23,7 @@ from statewise.algos import get_algorithm
 from statewise.envs import layouts
 from statewise.envs.suites import parse_suite
 from statewise.sim.backend import GpuError, Simulator, make_simulator
-from statewise.sim.gpu import WarpSim
+from statewise.sim.gpu import WarpSim, buffer_sizes
 from statewise.sim.scene import Scene, build_scene
 from statewise.training.loop import Training, TrainSettings
 
@@ -449,6 +450,21 @@ def test_a_buffer_that_is_too_small_is_a_fault_and_says_what_to_raise(
     assert torch.equal(step.cost.cpu(), torch.full((3, 1), 0.3))
     with caplog.at_level(logging.WARNING, logger="statewise"):
         assert env.faults == 3 and "larger contact_room" in caplog.text
+
+
+def test_a_drone_thrown_on_the_floor_has_room_for_its_contacts() -> None:
+    # In a random pose it hovers, so that poses alone make too little room.
+    model = statewise.make_env("Drone-3DHazard-8").sim.model
+    _, room = buffer_sizes(model, pairs=1, num_worlds=1, room=1.0)
+    data, generator, most = mujoco.MjData(model), np.random.default_rng(0), 0
+    for _ in range(100):
+        mujoco.mj_resetData(model, data)
+        data.qpos[2], data.qpos[3:6] = -0.8, generator.uniform(-np.pi, np.pi, 3)
+        data.qvel[:] = generator.normal(0.0, 2.0, 6)
+        for _ in range(100):
+            mujoco.mj_step(model, data)
+            most = max(most, data.nefc)
+    assert 50 < most <= 0.75 * room
 
 
 # Errors ----------------------------------------------------------------------------------------

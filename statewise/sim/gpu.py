@@ -336,14 +336,18 @@ def buffer_sizes(
 ) -> tuple[int, int]:
     """Contacts of all worlds together, and constraint rows of one world, to make room for.
 
-    Rows: every joint at its limit, and twice the contacts of the worst of many seeded random poses,
-    of which those count that are not deep inside something. Contacts, and the `pairs` of geoms that
-    might touch, share one buffer: it holds what worlds have on average, and all that some worlds
-    can have. Both times `room`.
+    Rows: every joint at its limit; and twice the contacts of the worst of many seeded random poses,
+    of which those count that are not deep inside something, or one contact of every geom that
+    moves if that is more: a robot that flies hardly touches the floor in a random pose. Contacts,
+    and the `pairs` of geoms that might touch, share one buffer: it holds what worlds have on
+    average, and all that some worlds can have. Both times `room`.
     """
     contact_rows, other_rows = _worst_pose(model)
     limits = int(model.jnt_limited.sum() + model.tendon_limited.sum())
-    rows = 2 * contact_rows + other_rows + limits + 16
+    moving = (model.geom_contype | model.geom_conaffinity) > 0
+    moving &= model.body_weldid[model.geom_bodyid] > 0
+    once = int(_contact_rows(model, model.geom_condim[moving]).sum())
+    rows = max(2 * contact_rows, once) + other_rows + limits + 16
     most = 4 * max(pairs, 4)
     pooled = max(num_worlds * min(most, _POOLED), min(num_worlds, 32) * most)
     return max(1, math.ceil(room * pooled)), max(1, math.ceil(room * rows))
@@ -352,7 +356,6 @@ def buffer_sizes(
 def _worst_pose(model: mujoco.MjModel) -> tuple[int, int]:
     """The most constraint rows from contacts, and from equalities and friction, in random poses."""
     data, generator = mujoco.MjData(model), np.random.default_rng(0)
-    pyramid = model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
     limited = (model.jnt_limited > 0) & (model.jnt_type >= mujoco.mjtJoint.mjJNT_SLIDE.value)
     joints, ranges = model.jnt_qposadr[limited], model.jnt_range[limited].T
     contacts = others = 0
@@ -362,10 +365,15 @@ def _worst_pose(model: mujoco.MjModel) -> tuple[int, int]:
         mujoco.mj_integratePos(model, data.qpos, moved, 1.0)
         data.qpos[joints] = data.qpos[joints].clip(*ranges)
         mujoco.mj_forward(model, data)
-        size = data.contact.dim[data.contact.dist > -_DEEP]
-        rows = np.maximum(1, 2 * (size - 1)) if pyramid else size
+        rows = _contact_rows(model, data.contact.dim[data.contact.dist > -_DEEP])
         contacts, others = max(contacts, int(rows.sum())), max(others, data.ne + data.nf)
     return contacts, others
+
+
+def _contact_rows(model: mujoco.MjModel, size: np.ndarray) -> np.ndarray:
+    """Constraint rows of contacts with so many dimensions each."""
+    pyramid = model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
+    return np.maximum(1, 2 * (size - 1)) if pyramid else size
 
 
 def _torch_device(name: str) -> torch.device:
