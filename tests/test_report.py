@@ -299,6 +299,16 @@ def test_only_runs_with_the_same_task_settings_are_compared(tmp_path: Path) -> N
     assert "not all trained with the same steps, worlds and task" in said(tmp_path)
 
 
+def test_runs_of_a_cpu_and_a_gpu_are_compared_and_it_is_said_but_not_their_time(
+    tmp_path: Path,
+) -> None:
+    write_run(tmp_path, algo="scpo")
+    write_run(tmp_path, algo="trpo", train={"device": "cuda"})
+    assert verdicts(tmp_path)["cost_rate_lowest"] is not None
+    assert "Trained on a CPU: SCPO; on a GPU: TRPO." in said(tmp_path)
+    assert cells(resources_table(groups_of(tmp_path)))["÷ TRPO"] == "–"
+
+
 def test_hand_written_notes_go_to_their_suite(tmp_path: Path) -> None:
     write_run(tmp_path / "runs")
     notes = tmp_path / "notes.md"

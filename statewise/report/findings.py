@@ -240,6 +240,10 @@ def _limits(suite: str, groups: Sequence[Group], mains: dict[str, Group]) -> lis
         found.append(f"No finished run of {', '.join(absent)}.")
     if len({g.task for g in mains.values()}) > 1:
         found.append("The algorithms were not all trained with the same steps, worlds and task.")
+    gpu = [g.name for g in mains.values() if g.device.startswith("cuda")]
+    cpu = [g.name for g in mains.values() if not g.device.startswith("cuda")]
+    if cpu and gpu:
+        found.append(f"Trained on a CPU: {', '.join(cpu)}; on a GPU: {', '.join(gpu)}.")
     for group in groups:
         found += _unfinished(group)
         found += [f"{group.name}, seed {r.seed}: {n}." for r in group.runs for n in r.notes]

@@ -35,7 +35,10 @@ class Group:
     changed: dict[str, Any]
     """Settings that differ from the defaults"""
     task: str
-    """Settings that are not the algorithm's own: only groups that share them are compared"""
+    """Settings that are not the algorithm's own, but for the device: only groups that share them are
+    compared"""
+    device: str
+    """Time and memory are compared on the same one only"""
     runs: tuple[RunData, ...]
 
     @property
@@ -179,6 +182,7 @@ def _differing(kinds: list[dict[str, dict[str, Any]]]) -> list[str]:
 def _group(suite: str, label: str, runs: list[RunData], differing: list[str]) -> Group:
     first = runs[0]
     settings = _settings(first)
+    task = {k: v for k, v in settings["train"].items() if k != "device"}
     flat = {k: v for part in settings.values() for k, v in part.items()}
     name = NAMES.get(label, label) if label == first.algo else label
     if differing:
@@ -190,7 +194,8 @@ def _group(suite: str, label: str, runs: list[RunData], differing: list[str]) ->
         name=name,
         main=label == first.algo,
         changed=_changed(first),
-        task=json.dumps(settings["train"], sort_keys=True),
+        task=json.dumps(task, sort_keys=True),
+        device=settings["train"]["device"],
         runs=tuple(sorted(runs, key=lambda run: run.seed)),
     )
 

@@ -302,7 +302,7 @@ def resources_answer(groups: Sequence[Group]) -> Data | None:
             "seeds": {algo: len(found[algo].counted) for algo in RESOURCES},
             "steps": {algo: found[algo].steps for algo in RESOURCES},
             "machines": sorted(machines),
-            "same_settings": len({g.task for g in found.values()}) == 1,
+            "same_settings": len({(g.task, g.device) for g in found.values()}) == 1,
             "used": {algo: {k: used[algo][k] for k in shown} for algo in RESOURCES},
             "relative": {a: {k: used[a][k] / base[k] for k in shown} for a in RESOURCES},
         }

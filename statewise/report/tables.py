@@ -94,8 +94,8 @@ def resources_table(groups: Sequence[Group]) -> Table:
         Column("GPU memory, MiB", help="peak in use on the device, by everything that runs there"),
         Column("simulator faults", help="sum over seeds"),
     ]
-    trpo = {g.task: g for g in groups if g.main and g.algo == "trpo" and g.finished}
-    rows = [Row(_resource_cells(g, trpo.get(g.task)), g.own) for g in groups]
+    base = {(g.task, g.device): g for g in groups if g.main and g.algo == "trpo" and g.finished}
+    rows = [Row(_resource_cells(g, base.get((g.task, g.device))), g.own) for g in groups]
     return Table("Training time and memory", columns, rows)
 
 
