@@ -293,6 +293,7 @@ class Training:
         return self.folder.save(self.epoch, self.state_dict(), self.settings.keep_checkpoints)
 
     def state_dict(self) -> dict[str, Any]:
+        collector = self.collector.state_dict()  # first: it may start the first episodes
         return {
             "epoch": self.epoch,
             "steps": self.steps,
@@ -301,7 +302,7 @@ class Training:
             "best": self.best,
             "old_faults": self._old_faults,
             "algo": self.algo.state_dict(),
-            "collector": self.collector.state_dict(),
+            "collector": collector,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
