@@ -1,7 +1,6 @@
 """Promises that every algorithm keeps: acting, saving, skipping what is broken, refusing nonsense."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from statewise.algos import ALGORITHMS, Algorithm, get_algorithm
 from statewise.algos.estimates import estimate
 from statewise.algos.scpo import Scpo, ScpoSettings
 from statewise.training.collect import Collector
-from statewise.training.loop import Training, TrainSettings
 from statewise.types import Rollout
 
 QUICK: dict[str, Any] = {"hidden": (16, 16), "critic_iterations": 5, "critic_batch": 128}
@@ -43,13 +41,6 @@ def test_saved_after_two_epochs_and_loaded_it_goes_on_the_same(name: str) -> Non
         a, b = algo.update(collector.collect(16)[0]), other.update(other_collector.collect(16)[0])
         assert a == b
     assert torch.equal(weights(algo), weights(other))
-
-
-def test_a_run_saved_before_its_first_epoch_knows_its_start_states(tmp_path: Path) -> None:
-    # With worlds of different ages a rollout may hold no start of an episode to estimate from.
-    settings = TrainSettings("Point-Hazard-1", num_envs=20, device="cpu", out=str(tmp_path))
-    state = Training.start(settings, ScpoSettings()).state_dict()
-    assert state["algo"]["start_inputs"] is not None
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

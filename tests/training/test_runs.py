@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import statewise
+from statewise.algos.scpo import ScpoSettings
 from statewise.training import checkpoint
 from statewise.training.loop import Training, TrainSettings
 from statewise.training.run_folder import RunFolder
@@ -208,3 +209,10 @@ def test_paper_defaults_are_filled_in() -> None:
     point, ant = (TrainSettings(s).resolved() for s in ("Point-Hazard-8", "Ant-Hazard-8"))
     assert (point.epochs, ant.epochs) == (200, 1002)  # of 29 952 steps, for 128 worlds
     assert point.steps_per_epoch == 234 * 128
+
+
+def test_a_run_saved_before_its_first_epoch_knows_its_start_states(tmp_path: Path) -> None:
+    # With worlds of different ages a rollout may hold no start of an episode to estimate from.
+    settings = TrainSettings("Point-Hazard-1", num_envs=20, device="cpu", out=str(tmp_path))
+    state = Training.start(settings, ScpoSettings()).state_dict()
+    assert state["algo"]["start_inputs"] is not None
