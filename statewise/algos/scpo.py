@@ -40,9 +40,10 @@ class ScpoSettings(CostSettings):
     cost_lam: float = 0.8
     """Decay of the advantage estimate of the increments. The paper's table says 0.97 and its code
     ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
-    cost_memory: int = 8
+    cost_memory: int = 1
     """Epochs, the present one included, that say what a step does to the cost: those before count by
-    how likely their actions are now. 1 asks the present epoch alone, as the paper does."""
+    how likely their actions are now. 1 asks the present epoch alone, as the paper does; 4 is safer
+    where costs are rare touches, and slower to learn elsewhere."""
     cost_critic_lr: float = 3e-4
     """Learning rate of V_D, lower than that of V: the few costs of a batch are soon learned by heart."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"

@@ -98,6 +98,18 @@ def test_memory_steadies_the_cost_gradient() -> None:
     assert less < 0.6 * noise  # of eight epochs as large as this one: 0.35
 
 
+def test_saved_and_loaded_it_remembers_the_same() -> None:
+    algo, collector = untrained(cost_memory=3)
+    for _ in range(3):
+        algo.update(collector.collect(32)[0])
+    other, other_collector = untrained(cost_memory=3)
+    other.load_state_dict(algo.state_dict())
+    other_collector.load_state_dict(collector.state_dict())
+    for _ in range(2):
+        a, b = algo.update(collector.collect(32)[0]), other.update(other_collector.collect(32)[0])
+        assert a == b and len(other.memory.past) == 2
+
+
 def test_a_memory_of_one_epoch_is_the_paper_s_and_remembers_nothing() -> None:
     algo, collector = untrained(cost_memory=1)
     for _ in range(2):
