@@ -87,7 +87,6 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
     assert changed["trpo_lag-k100"] == {"penalty_scale": 100.0}
     assert changed["scpo-blind"] == {"policy_sees_maximum": False}
     assert changed["scpo-raw-inputs"] == {"scale_inputs": False}
-    assert changed["scpo-memory-4"] == {"cost_memory": 4}
     assert changed["scpo-eta-1"] == {"recovery_fraction": 1.0}
     assert changed["scpo-unreliable"] == {"reliable": False}
     assert changed["scpo-lam-0.95"] == {"cost_lam": 0.95}

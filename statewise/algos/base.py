@@ -243,14 +243,13 @@ class Algorithm:
 
     def observe(self, obs: Tensor, cost_max: Tensor) -> Tensor:
         """Network inputs `[..., k]` from observations `[..., n]` and maxima `[..., m]`."""
-        return self.scale(self.unscaled(obs, cost_max))
+        return self.scale(self._unscaled(obs, cost_max))
 
     def scale(self, inputs: Tensor) -> Tensor:
         scaled: Tensor = self.scaler(inputs) if self.settings.scale_inputs else inputs
         return scaled
 
-    def unscaled(self, obs: Tensor, cost_max: Tensor) -> Tensor:
-        """The same before they are scaled."""
+    def _unscaled(self, obs: Tensor, cost_max: Tensor) -> Tensor:
         live = obs[..., : self.spec.num_live]  # a weight on a zero is never used, and never learned
         return torch.cat([live, cost_max], dim=-1) if self.sees_maximum else live
 
@@ -264,7 +263,7 @@ class Algorithm:
     def remember_starts(self, obs: Tensor) -> None:
         """Keep observations `[B, n]` of worlds that have just been reset, as `start_inputs`."""
         if self.start_inputs is None:
-            inputs = self.unscaled(obs, obs.new_zeros(len(obs), self.spec.num_costs))[:4096]
+            inputs = self._unscaled(obs, obs.new_zeros(len(obs), self.spec.num_costs))[:4096]
             finite = torch.isfinite(inputs).all(dim=1)
             self.start_inputs = inputs[finite] if bool(finite.any()) else None
 
@@ -286,7 +285,7 @@ class Algorithm:
     def _measure(self, rollout: Rollout) -> None:
         """Mean and spread of what networks read."""
         if self.settings.scale_inputs:
-            self.scaler.update(self.unscaled(rollout.obs, rollout.cost_max_before).flatten(0, 1))
+            self.scaler.update(self._unscaled(rollout.obs, rollout.cost_max_before).flatten(0, 1))
 
     # Critics -------------------------------------------------------------------------------------
 

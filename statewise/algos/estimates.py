@@ -60,15 +60,6 @@ class Batch:
     episodes: float
     """How many episodes the rollout is worth"""
 
-    @property
-    def half(self) -> Tensor:
-        """[N] 1 in even worlds, -1 in odd ones, 0 in one that has no partner."""
-        worlds = self.rollout.reward.shape[1]
-        sign = 1.0 - 2.0 * (torch.arange(worlds, device=self.action.device) % 2)
-        if worlds % 2:
-            sign[-1] = 0.0
-        return sign.repeat(len(self.action) // worlds)
-
     def finite(self) -> bool:
         """Whether every number is."""
         # Raw observations too: scaled, an infinite one is only a large one.

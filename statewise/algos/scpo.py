@@ -17,7 +17,6 @@ from torch import Tensor
 
 from statewise.algos.base import Algorithm, CostSettings, Metrics
 from statewise.algos.estimates import Batch, CostSignal
-from statewise.algos.memory import CostMemory
 from statewise.algos.steps import (
     Reliability,
     constrained_step,
@@ -40,10 +39,6 @@ class ScpoSettings(CostSettings):
     cost_lam: float = 0.8
     """Decay of the advantage estimate of the increments. The paper's table says 0.97 and its code
     ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
-    cost_memory: int = 1
-    """Epochs, the present one included, that say what a step does to the cost: those before count by
-    how likely their actions are now. 1 asks the present epoch alone, as the paper does; 4 is safer
-    where costs are rare touches, and slower to learn elsewhere."""
     cost_critic_lr: float = 3e-4
     """Learning rate of V_D, lower than that of V: the few costs of a batch are soon learned by heart."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
@@ -72,10 +67,6 @@ class ScpoSettings(CostSettings):
         super().__post_init__()
         if not self.cost_critic_lr > 0.0:
             raise ValueError(f"cost_critic_lr is {self.cost_critic_lr}: give a number above 0")
-        if self.cost_memory < 1:
-            raise ValueError(
-                f"cost_memory is {self.cost_memory}: give at least 1, the present epoch"
-            )
         if not 0.0 < self.recovery_fraction <= 1.0:
             raise ValueError(
                 f"recovery_fraction is {self.recovery_fraction}: give a fraction above 0, at most 1"
@@ -99,22 +90,16 @@ class Scpo(Algorithm):
 
     def build(self) -> None:
         self.reliability = Reliability(self.spec.num_costs)
-        self.memory = CostMemory(self.settings.cost_memory)
 
     def learning_rate(self, name: str) -> float:
         return self.settings.cost_critic_lr if name == "cost_value" else self.settings.critic_lr
 
     def extra_state(self) -> dict[str, Any]:
-        return {
-            "total": self.reliability.total,
-            "noise": self.reliability.noise,
-            "past": self.memory.state_dict(),
-        }
+        return {"total": self.reliability.total, "noise": self.reliability.noise}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
         self.reliability.total = state["total"].cpu()
         self.reliability.noise = state["noise"].cpu()
-        self.memory.load_state_dict(state.get("past", []), self.device)
 
     @property
     def cost_signal(self) -> CostSignal:
@@ -124,20 +109,17 @@ class Scpo(Algorithm):
     def improve(self, batch: Batch) -> Metrics:
         s = self.settings
         bound = self.bound(batch, s.target_kl)
-        past = self.memory.recall(self)
-        self.memory.add(self, batch)
         violation = batch.J - s.limits(self.spec.num_costs) + s.bound_coefficient * bound
         step = constrained_step(
             self,
             batch,
-            [reward_surrogate(batch), *cost_surrogates(batch, past)],
+            [reward_surrogate(batch), *cost_surrogates(batch)],
             violation.tolist(),
             recovery_fraction=s.recovery_fraction,
             reward_test=s.reward_test,
             cost_reduction=s.cost_reduction,
             tolerance=s.tolerance,
             reliability=self.reliability if s.reliable else None,
-            past=past,
         )
         return step | self.predict(batch, step) | self.fit_critics(batch)
 

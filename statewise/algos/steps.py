@@ -12,7 +12,6 @@ from torch import Tensor
 
 from statewise.algos.base import Algorithm, Metrics
 from statewise.algos.estimates import Batch
-from statewise.algos.memory import Past
 from statewise.core import gaussian, line_search, trust_region
 from statewise.core.fisher import MlpFisher, conjugate_gradient
 from statewise.core.line_search import Measurement, RewardTest, Search
@@ -27,8 +26,6 @@ class Candidate:
     """[N, a]"""
     ratio: Tensor
     """[N] π(a|s) / π_k(a|s)"""
-    past_ratio: Tensor
-    """[n] the same for rows of past epochs, whose actions other policies took"""
 
 
 Objective = Callable[[Candidate], Tensor]
@@ -44,17 +41,14 @@ class PolicyStep:
         batch: Batch,
         objectives: Sequence[Objective],
         probes: Sequence[Objective] = (),
-        past: Past | None = None,
     ) -> None:
         """`objectives`: the reward surrogate, to be raised, then any cost surrogates.
 
-        `probes` are functions of which only the products between gradients are wanted; `past` are rows
-        of past epochs that objectives ask about.
+        `probes` are functions of which only the products between gradients are wanted.
         """
         self.algo, self.batch, self.objectives = algo, batch, objectives
         policy = algo.policy
         self.theta = policy.flat()
-        self.past = past
         mean = policy(batch.inputs)
         self.mean, self.log_std = mean.detach(), policy.log_std.detach().clone()
         self.log_prob = gaussian.log_prob(self.mean, self.log_std, batch.action)
@@ -65,7 +59,7 @@ class PolicyStep:
         self.scores = torch.stack([s.detach() for s in scores[: len(objectives)]])
         self.gradients = torch.stack([torch.cat([p.reshape(-1) for p in g]) for g in grads])
         """[k, P]"""
-        self.kl = torch.zeros_like(batch.advantage)
+        self.kl = torch.zeros_like(self.log_prob)
         """[N] of the candidate measured last"""
         self.finite = bool(torch.isfinite(self.gradients).all())
         if not self.finite:
@@ -112,11 +106,8 @@ class PolicyStep:
         return Measurement(kl_now, reward, costs)
 
     def _candidate(self, mean: Tensor) -> Candidate:
-        policy = self.algo.policy
-        ratio = torch.exp(policy.log_prob(mean, self.batch.action) - self.log_prob)
-        if self.past is None:
-            return Candidate(mean, ratio, ratio[:0])
-        return Candidate(mean, ratio, self.past.ratio(policy))
+        log_prob = gaussian.log_prob(mean, self.algo.policy.log_std, self.batch.action)
+        return Candidate(mean, torch.exp(log_prob - self.log_prob))
 
     def metrics(self, search: Search) -> Metrics:
         taken = search.measurement if search.accepted else None
@@ -176,18 +167,16 @@ def constrained_step(
     cost_reduction: float,
     tolerance: float = 0.0,
     reliability: Reliability | None = None,
-    past: Past | None = None,
 ) -> Metrics:
     """CPO and SCPO: raise the reward objective with every cost objective within its limit.
 
     `violation` is c, by how much each constraint is violated, in units of its objective;
-    `tolerance` is in units of the largest cost of a step; `past`, if any, is what the cost
-    objectives were made with.
+    `tolerance` is in units of the largest cost of a step.
     """
     m = len(violation)
     worlds = batch.rollout.reward.shape[1]
     due = reliability is not None and worlds > 1 and algo.epoch % Reliability.EVERY == 1
-    step = PolicyStep(algo, batch, objectives, contrasts(batch, past) if due else (), past)
+    step = PolicyStep(algo, batch, objectives, contrasts(batch) if due else ())
     delta = algo.settings.target_kl
     q, r, S = float(step.gram[0, 0]), step.gram[1 : m + 1, 0], step.gram[1 : m + 1, 1 : m + 1]
     scale = [ceiling or 1.0 for ceiling in algo.spec.cost_ceiling]
@@ -295,36 +284,30 @@ class Reliability:
         return torch.where(self.total > 0, share, 1.0).clamp(self.LEAST, 1.0)
 
 
+def contrasts(batch: Batch) -> list[Objective]:
+    """Half the difference of each cost surrogate between the even and the odd worlds."""
+    worlds = batch.rollout.reward.shape[1]
+    sign = 1.0 - 2.0 * (torch.arange(worlds, device=batch.action.device) % 2)
+    if worlds % 2:
+        sign[-1] = 0.0  # two halves of equal size
+    weight = sign.repeat(len(batch.action) // worlds) * (len(batch.action) / batch.episodes)
+
+    def of(i: int) -> Objective:
+        return lambda policy: (policy.ratio * batch.cost_advantage[:, i] * weight).mean()
+
+    return [of(i) for i in range(batch.cost_advantage.shape[1])]
+
+
 def reward_surrogate(batch: Batch) -> Objective:
     """E[ρ A]: what the policy would earn, to first order."""
     return lambda policy: (policy.ratio * batch.advantage).mean()
 
 
-def cost_surrogates(batch: Batch, past: Past | None = None) -> list[Objective]:
-    """Σ ρ A_i over the batch / episodes: by how much each J would change, to first order.
-
-    With `past`, over its rows and episodes too.
-    """
-    return _cost_sums(batch, past, halves=False)
-
-
-def contrasts(batch: Batch, past: Past | None = None) -> list[Objective]:
-    """Half the difference of each cost surrogate between the even and the odd worlds."""
-    return _cost_sums(batch, past, halves=True)
-
-
-def _cost_sums(batch: Batch, past: Past | None, halves: bool) -> list[Objective]:
-    present = batch.cost_advantage * batch.half[:, None] if halves else batch.cost_advantage
-    before, episodes = present[:0], batch.episodes
-    if past is not None:
-        before = past.cost_advantage * past.half[:, None] if halves else past.cost_advantage
-        episodes += float(past.episodes.sum())
+def cost_surrogates(batch: Batch) -> list[Objective]:
+    """Σ ρ A_i over the batch / episodes: by how much each J would change, to first order."""
+    scale = len(batch.action) / batch.episodes
 
     def of(i: int) -> Objective:
-        def change(policy: Candidate) -> Tensor:
-            total = (policy.ratio * present[:, i]).sum() + (policy.past_ratio * before[:, i]).sum()
-            return total / episodes
+        return lambda policy: (policy.ratio * batch.cost_advantage[:, i]).mean() * scale
 
-        return change
-
-    return [of(i) for i in range(present.shape[1])]
+    return [of(i) for i in range(batch.cost_advantage.shape[1])]

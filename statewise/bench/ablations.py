@@ -79,7 +79,6 @@ EXPERIMENTS = {
         Variant("scpo", "scpo-paper", PAPER_SCPO),
         Variant("scpo", "scpo-blind", {"policy_sees_maximum": False}),
         Variant("scpo", "scpo-raw-inputs", {"scale_inputs": False}),
-        Variant("scpo", "scpo-memory-4", {"cost_memory": 4}),
         Variant("scpo", "scpo-eta-1", {"recovery_fraction": 1.0}),
         Variant("scpo", "scpo-unreliable", {"reliable": False}),
         Variant("scpo", "scpo-lam-0.95", {"cost_lam": 0.95}),

@@ -11,7 +11,6 @@ SUBSAMPLED, LAGRANGIAN, VARIANT = "scpo-subsample-", "trpo_lag-k", "scpo-"
 DEPARTURES = {
     "scpo-blind": "policy does not see M",
     "scpo-raw-inputs": "inputs not scaled",
-    "scpo-memory-4": "memory of 4 epochs",
     "scpo-eta-1": "recovery fraction 1",
     "scpo-tolerance-0": "tolerance 0",
     "scpo-unreliable": "noise not allowed for",
