@@ -259,7 +259,7 @@ def test_what_does_not_reproduce_is_said(tmp_path: Path) -> None:
     assert "SCPO is not the safest by cost rate: 0.00300, below it TRPO (0.00210)." in text
     assert "SCPO's cost rate is above the paper's: 0.00300 against 0.0020." in text
     assert "SCPO's episode cost is above the paper's: 0.250 against 0.1427." in text
-    assert "SCPO loses TRPO's return: 2.00 against 2.58 (78%)." in text
+    assert "SCPO loses TRPO's return: 2.00 against 2.58 (77.5 %)." in text
     assert "TRPO is not the paper's TRPO" in text
 
 

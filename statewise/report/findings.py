@@ -170,7 +170,9 @@ def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
         )
     share = ours / base
     words = "keeps" if share >= RETURN_SHARE else "loses"
-    text = f"SCPO {words} TRPO's return: {number(ours)} against {number(base)} ({share:.0%})."
+    text = (
+        f"SCPO {words} TRPO's return: {number(ours)} against {number(base)} ({100 * share:.1f} %)."
+    )
     return Check("return_kept", share >= RETURN_SHARE, text)
 
 
