@@ -20,6 +20,7 @@ from statewise.cli import main
 from statewise.report import questions as q
 from statewise.report.data import export_runs, read_runs
 from statewise.report.groups import Group, group_runs
+from statewise.report.question_pictures import styles
 from statewise.report.variants import charted, of_a_question
 
 ALL = list(EXPERIMENTS)
@@ -345,6 +346,13 @@ def test_damaged_numbers_are_named(tmp_path: Path) -> None:
     (tmp_path / "small/questions/q4.json").write_text('{"suite": ')
     with pytest.raises(ValueError, match=r"q4\.json is damaged"):
         q.find_answers([tmp_path / "small"])
+
+
+def test_no_two_curves_of_a_figure_look_the_same() -> None:
+    for experiment in EXPERIMENTS.values():
+        curves = [{"algo": "" if v.label else v.algo} for v in experiment.variants]
+        looks = {style[:2] for style in styles(curves)}
+        assert len(looks) == len(curves)
 
 
 def test_runs_of_a_question_are_left_out_of_the_curves_of_a_suite() -> None:

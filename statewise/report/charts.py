@@ -27,11 +27,12 @@ COLOURS = {
     "x3": ("#a0522d", "#e0a070"),
     "x4": ("#2f6f7f", "#7fc4d4"),
     "x5": ("#777777", "#aaaaaa"),
+    "x6": ("#c000c0", "#ff80ff"),
 }
 """On light and on dark. Chosen apart for red- and green-blind eyes too; x... are spare ones."""
 _DASHES = {"pcpo": "6 3", "trpo_fac": "6 3", "trpo_ipo": "2 2", "trpo_usl": "6 3 1 3"}
 """A second sign beside the colour, for eyes and prints that do not see it."""
-_SPARE = sum(name.startswith("x") for name in COLOURS)
+SPARE = sum(name.startswith("x") for name in COLOURS)
 _SPARE_DASHES = ("4 2", "1 2", "8 3", "8 2 2 2")
 
 
@@ -58,7 +59,7 @@ def legend(groups: Sequence[Group]) -> list[dict[str, Any]]:
         if group.own in NAMES:
             colour, dash = group.algo, _DASHES.get(group.algo, "")
         else:
-            colour, dash = f"x{spare % _SPARE}", _SPARE_DASHES[spare % len(_SPARE_DASHES)]
+            colour, dash = f"x{spare % SPARE}", _SPARE_DASHES[spare % len(_SPARE_DASHES)]
             spare += 1
         entries.append({"name": group.name, "colour": colour, "dash": dash,
                         "bold": colour == "scpo"})  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from statewise.report.charts import COLOURS
+from statewise.report.charts import COLOURS, SPARE
 from statewise.report.paper import NAMES
 from statewise.report.table import number, percent
 
@@ -73,9 +73,9 @@ def draw_compared(data: Data) -> Figure:
     """A panel for each metric, a line for each variant; one legend below."""
     metrics, curves = data["metrics"], data["curves"]
     figure, axes = _panels(1, len(metrics), 3.7, 3.5)
-    styles = _styles(curves)
+    looks = styles(curves)
     for axis, metric in zip(axes, metrics, strict=True):
-        for curve, style in reversed(list(zip(curves, styles, strict=True))):
+        for curve, style in reversed(list(zip(curves, looks, strict=True))):
             _line(axis, curve, metric, *style)
         axis.set_title(TITLES[metric], fontsize=10)
         axis.set_xlabel(_STEPS, fontsize=9)
@@ -96,7 +96,7 @@ def draw_targets(data: Data) -> Figure:
     }
     for axis, (key, title) in zip(axes, texts.items(), strict=True):
         for i, episode in enumerate(data["targets"]):
-            values, colour = episode[key], COLOURS[f"x{i % 6}"][0]
+            values, colour = episode[key], COLOURS[f"x{i % SPARE}"][0]
             axis.step(range(len(values)), values, where="mid", color=colour, linewidth=1.8)
             axis.plot(len(values) - 1, values[-1], "o", color=colour, markersize=4, clip_on=False)
         axis.set_title(title, fontsize=10)
@@ -248,16 +248,16 @@ def _line(axis: Any, curve: Data, metric: str, colour: str, dash: str, width: fl
         axis.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.14, linewidth=0)
 
 
-def _styles(curves: Sequence[Data]) -> list[tuple[str, str, float]]:
+def styles(curves: Sequence[Data]) -> list[tuple[str, str, float]]:
     """Colour, dashes and width: an algorithm's own as everywhere, variants the spare ones."""
-    styles, spare = [], 0
+    looks, spare = [], 0
     for curve in curves:
         if curve["algo"] in COLOURS:
-            styles.append((COLOURS[curve["algo"]][0], "", 2.4 if curve["algo"] == "scpo" else 1.5))
+            looks.append((COLOURS[curve["algo"]][0], "", 2.4 if curve["algo"] == "scpo" else 1.5))
         else:
-            styles.append((COLOURS[f"x{spare % 6}"][0], _DASHES[spare % len(_DASHES)], 1.6))
+            looks.append((COLOURS[f"x{spare % SPARE}"][0], _DASHES[spare % len(_DASHES)], 1.6))
             spare += 1
-    return styles
+    return looks
 
 
 def _extent(curve: Data) -> str:
