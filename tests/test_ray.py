@@ -23,7 +23,7 @@ from statewise.training.run_folder import RunFolder
 pytest.importorskip("ray")
 
 TRAIN: dict[str, Any] = {
-    "steps": 9600,
+    "steps": 24_000,
     "steps_per_epoch": 160,
     "num_envs": 4,
     "checkpoint_every": 2,
@@ -31,7 +31,7 @@ TRAIN: dict[str, Any] = {
 }
 OWN: dict[str, Any] = {"hidden": (8,), "critic_iterations": 3}
 SUITE = "Point-Hazard-1"
-EPOCHS = list(range(1, 61))
+EPOCHS = list(range(1, 151))
 CLOCK = ("seconds", "steps_per_second", "peak_memory_mib")
 
 
@@ -94,7 +94,7 @@ def test_a_grid_that_is_stopped_and_then_loses_a_node_finishes_with_nothing_lost
     runs = ray_launcher.launch(grid, options(cluster), lose_a_node)
     assert other not in cluster.worker_nodes, "the runs ended before the node was lost"
     assert [run.state for run in runs] == ["finished", "finished"]
-    starts = [(run.folder / "log.txt").read_text().count("60 epochs of 160") for run in runs]
+    starts = [(run.folder / "log.txt").read_text().count("150 epochs of 160") for run in runs]
     assert sorted(starts) == [2, 3]  # only the run of the lost node was started once more
     for run in runs:
         assert [m["epoch"] for m in metrics(run.folder)] == EPOCHS
