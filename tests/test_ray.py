@@ -81,8 +81,7 @@ def test_a_grid_that_is_stopped_and_then_loses_a_node_finishes_with_nothing_lost
             signal.raise_signal(signal.SIGINT)
 
     runs = ray_launcher.launch(grid, options(cluster), press_ctrl_c)
-    states = [run.state for run in runs]  # one may have been at its end when it was stopped
-    assert "interrupted" in states and set(states) <= {"interrupted", "finished"}
+    assert [run.state for run in runs] == ["interrupted", "interrupted"]
     saved = [len(metrics(run.folder)) for run in runs]
     other = next(node for node in cluster.worker_nodes)
 

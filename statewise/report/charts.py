@@ -27,9 +27,10 @@ COLOURS = {
     "x3": ("#a0522d", "#e0a070"),
     "x4": ("#2f6f7f", "#7fc4d4"),
     "x5": ("#777777", "#aaaaaa"),
-    "x6": ("#c000c0", "#ff80ff"),
+    "x6": ("#16130a", "#fef9d2"),
 }
-"""On light and on dark. Chosen apart for red- and green-blind eyes too; x... are spare ones."""
+"""On light and on dark; x... are spare ones. Where two are near to red- or green-blind eyes, as SCPO and
+TRPO-SL or CPO and TRPO-IPO, width or dashes tell them apart."""
 _DASHES = {"pcpo": "6 3", "trpo_fac": "6 3", "trpo_ipo": "2 2", "trpo_usl": "6 3 1 3"}
 """A second sign beside the colour, for eyes and prints that do not see it."""
 SPARE = sum(name.startswith("x") for name in COLOURS)

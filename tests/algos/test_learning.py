@@ -30,7 +30,7 @@ BOUNDING = ["scpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo"]
 def learn(
     name: str, epochs: int, num_costs: int = 1, seed: int = 0, **settings: Any
 ) -> tuple[Algorithm, Episodes]:
-    """The trained algorithm and 64 episodes of its mean policy."""
+    """The trained algorithm and 8 episodes of its mean policy."""
     env = LineEnv(64, num_costs)
     kind = get_algorithm(name)
     algo = kind(env.spec, kind.settings_class(**(QUICK | settings)), epochs, seed)
