@@ -42,6 +42,9 @@ class Settings:
     """Decay of the generalised advantage estimate of the reward."""
     target_kl: float = 0.02
     """Size of the trust region: mean KL divergence of an update."""
+    final_radius: float = 1.0
+    """What is left of the trust region's radius, the root of its size, in the last epoch; it shrinks
+    evenly. 1 keeps it as it is, as the paper does."""
     backtrack_steps: int = 100
     """Most candidates of the line search."""
     backtrack_coefficient: float = 0.8
@@ -67,6 +70,8 @@ class Settings:
             _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
         value = self.backtrack_coefficient
         _require(0.0 < value < 1.0, "backtrack_coefficient", value, "give one between 0 and 1")
+        value = self.final_radius
+        _require(0.0 < value <= 1.0, "final_radius", value, "give a share above 0, at most 1")
         for name in ("target_kl", "critic_lr"):
             value = getattr(self, name)
             _require(value > 0.0, name, value, "give a number above 0")
@@ -214,6 +219,12 @@ class Algorithm:
     def acts_on_cost(self) -> bool:
         """Whether what it does depends on the costs it met, not only on what it sees."""
         return False
+
+    @property
+    def target_kl(self) -> float:
+        """Size of the trust region in this epoch."""
+        gone = min(max(self.epoch - 1, 0) / max(self.epochs - 1, 1), 1.0)
+        return self.settings.target_kl * (1.0 - gone * (1.0 - self.settings.final_radius)) ** 2
 
     def build(self) -> None:
         """Make the networks that only this method has (as attributes named in `extra_modules`)."""

@@ -42,12 +42,12 @@ class Pcpo(Algorithm):
         kl = s.projection == "kl"
         gram = step.gram[1:, 1:] if kl else (costs.double() @ costs.double().T).cpu()
         plan = projected_step(
-            float(step.gram[0, 0]), step.gram[1:, 0], violation, gram, s.target_kl
+            float(step.gram[0, 0]), step.gram[1:, 0], violation, gram, self.target_kl
         )
         beta = torch.tensor(plan.beta, dtype=costs.dtype, device=costs.device)
         direction = plan.eta * step.natural[0] - beta @ (step.natural[1:] if kl else costs)
 
-        region = s.target_kl if s.keep_region else float("inf")
+        region = self.target_kl if s.keep_region else float("inf")
         test = line_search.trust_region_test(region, reward_test="never")
         search = step.search(direction, lambda m: test(line_search.Measurement(m.kl, 0.0)))
         metrics = step.metrics(search) | {"feasible": float(plan.feasible)}

@@ -150,7 +150,7 @@ def natural_directions(algo: Algorithm) -> Callable[[Tensor, Tensor], tuple[Tens
 def natural_step(algo: Algorithm, batch: Batch, objective: Objective) -> Metrics:
     """TRPO: raise one objective as far as the trust region allows."""
     step = PolicyStep(algo, batch, [objective])
-    delta, q = algo.settings.target_kl, float(step.gram[0, 0])
+    delta, q = algo.target_kl, float(step.gram[0, 0])
     length = math.sqrt(2 * delta / q) if q > 0 else 0.0
     search = step.search(length * step.natural[0], line_search.trust_region_test(delta))
     return step.metrics(search) | {"q": q}
@@ -177,7 +177,7 @@ def constrained_step(
     worlds = batch.rollout.reward.shape[1]
     due = reliability is not None and worlds > 1 and algo.epoch % Reliability.EVERY == 1
     step = PolicyStep(algo, batch, objectives, contrasts(batch) if due else ())
-    delta = algo.settings.target_kl
+    delta = algo.target_kl
     q, r, S = float(step.gram[0, 0]), step.gram[1 : m + 1, 0], step.gram[1 : m + 1, 1 : m + 1]
     scale = [ceiling or 1.0 for ceiling in algo.spec.cost_ceiling]
     aim = within(violation, tolerance * np.asarray(scale))

@@ -63,6 +63,19 @@ def test_updates_move_the_policy_within_the_trust_region(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_radius_of_the_trust_region_shrinks_evenly_and_no_step_leaves_it(name: str) -> None:
+    algo, collector = make(name, final_radius=0.5)
+    kl, region = [], []
+    for _ in range(algo.epochs):
+        kl.append(algo.update(collector.collect(32)[0])["kl"])
+        region.append(algo.target_kl)
+    left = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5]
+    assert region == pytest.approx([algo.settings.target_kl * x**2 for x in left])
+    assert all(a <= b * 1.001 for a, b in zip(kl, region, strict=True))
+    assert max(kl) > 2 * kl[-1]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("field", ["reward", "obs"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_data_that_is_not_finite_never_reaches_the_weights(
@@ -117,6 +130,8 @@ def test_unknown_algorithms_are_answered_with_the_closest() -> None:
     [
         ({"cost_limit": (-0.03,)}, "allow_negative_limit"),
         ({"target_kl": 0.0}, "target_kl is 0.0"),
+        ({"final_radius": 0.0}, "final_radius is 0.0"),
+        ({"final_radius": 1.5}, "final_radius is 1.5"),
         ({"gamma": 1.5}, "gamma is 1.5"),
         ({"recovery_fraction": 0.0}, "recovery_fraction is 0.0"),
         ({"hidden": ()}, "hidden"),
