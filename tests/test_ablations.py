@@ -89,13 +89,12 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
     assert changed["scpo-blind"] == {"policy_sees_maximum": False}
     assert changed["scpo-raw-inputs"] == {"scale_inputs": False}
     assert changed["scpo-eta-1"] == {"recovery_fraction": 1.0}
-    assert changed["scpo-radius-1"] == {"final_radius": 1.0}
     assert changed["scpo-unreliable"] == {"reliable": False}
     assert changed["scpo-lam-0.95"] == {"cost_lam": 0.95}
     assert changed["scpo-paper"] == {
         "recovery_fraction": 1.0, "tolerance": 0.0, "reliable": False, "cost_lam": 0.97,
         "subsample": "resample", "reward_test": "paper", "critic_batch": 0,
-        "scale_inputs": False, "cost_critic_lr": 1e-3, "final_radius": 1.0,
+        "scale_inputs": False, "cost_critic_lr": 1e-3,
     }  # fmt: skip
 
 

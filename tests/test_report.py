@@ -402,17 +402,6 @@ def test_a_run_from_before_worlds_began_at_different_ages_is_apart(tmp_path: Pat
     assert names == ["SCPO · spread_ages=True", "SCPO · spread_ages=False"]
 
 
-def test_a_run_from_before_the_trust_region_shrank_is_apart(tmp_path: Path) -> None:
-    for algo in ("scpo", "trpo"):
-        write_run(tmp_path / "now", algo=algo, seed=0)
-        path = write_run(tmp_path / "then", algo=algo, seed=1) / "config.json"
-        config = json.loads(path.read_text())
-        del config["algorithm"]["final_radius"]
-        path.write_text(json.dumps(config))
-    names = [g.name for g in groups_of(tmp_path)]
-    assert names == ["SCPO · final_radius=0.16", "TRPO", "SCPO · final_radius=1.0"]
-
-
 def test_a_truncated_metrics_file_is_read_to_its_last_whole_line_and_said(tmp_path: Path) -> None:
     path = write_run(tmp_path, epochs=20) / "metrics.jsonl"
     text = path.read_text()

@@ -31,10 +31,6 @@ from statewise.core.line_search import RewardTest
 class ScpoSettings(CostSettings):
     """`cost_limit` is w: the largest cost of an episode, on average over episodes."""
 
-    final_radius: float = 0.16
-    """What is left of the trust region's radius, the root of its size, in the last epoch; it shrinks
-    evenly. Gradients of rare costs are mostly noise, and a policy that keeps taking full steps along
-    noise wanders back into costs. 1 keeps it as it is, as the paper does."""
     policy_sees_maximum: bool = True
     """Whether the policy reads the running maximum M too, or only the critics do. One that does not needs
     no costs to be measured where it is used; but what it does cannot depend on what was met before."""

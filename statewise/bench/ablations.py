@@ -49,7 +49,6 @@ TRPO, CPO, SCPO, LAGRANGIAN = (Variant(name) for name in ("trpo", "cpo", "scpo",
 PAPER_SCPO = {
     "scale_inputs": False,
     "cost_critic_lr": 1e-3,
-    "final_radius": 1.0,
     "recovery_fraction": 1.0,
     "tolerance": 0.0,
     "reliable": False,
@@ -83,7 +82,6 @@ EXPERIMENTS = {
         Variant("scpo", "scpo-eta-1", {"recovery_fraction": 1.0}),
         Variant("scpo", "scpo-unreliable", {"reliable": False}),
         Variant("scpo", "scpo-lam-0.95", {"cost_lam": 0.95}),
-        Variant("scpo", "scpo-radius-1", {"final_radius": 1.0}),
         Variant("scpo", "scpo-tolerance-0", {"tolerance": 0.0}),
     )),
 }  # fmt: skip

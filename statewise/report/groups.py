@@ -150,12 +150,9 @@ def command(group: Group) -> str:
 def _settings(run: RunData) -> dict[str, dict[str, Any]]:
     """What decides the result of a run, but for its seed; an old run lacks the newest settings."""
     train, own = _defaults(run.suite, run.algo)
-    train, own = (
-        defaults | {k: v for k, v in EARLIER.items() if k in defaults} | run.config[part]
-        for part, defaults in (("train", train), ("algorithm", own))
-    )
+    train = train | EARLIER | run.config["train"]
     train = {k: v for k, v in train.items() if k not in _NOT_COMPARED}
-    return {"algo": {"algo": run.algo}, "train": train, "own": own}
+    return {"algo": {"algo": run.algo}, "train": train, "own": own | run.config["algorithm"]}
 
 
 @cache

@@ -12,7 +12,6 @@ DEPARTURES = {
     "scpo-blind": "policy does not see M",
     "scpo-raw-inputs": "inputs not scaled",
     "scpo-eta-1": "recovery fraction 1",
-    "scpo-radius-1": "trust region of one size",
     "scpo-tolerance-0": "tolerance 0",
     "scpo-unreliable": "noise not allowed for",
     "scpo-lam-0.95": "cost λ 0.95",

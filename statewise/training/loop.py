@@ -39,7 +39,7 @@ INCIDENTAL = frozenset(
 )
 """Settings that do not change what is learned (threads change the last digits only): runs that differ
 in nothing else are the same experiment."""
-EARLIER = {"spread_ages": False, "final_radius": 1.0}
+EARLIER = {"spread_ages": False}
 """What was done before there was a setting for it, where that is not its default: runs of that time do
 not name it."""
 

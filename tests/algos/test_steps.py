@@ -26,7 +26,7 @@ def test_scpo_free_of_cost_at_limit_zero_goes_on_learning_as_if_unconstrained() 
     # Without cost, all it sees in a batch are the errors of its cost critic.
     earned = []
     for limit in (0.0, 10.0):
-        algo, collector = make("scpo", cost_limit=(limit,), final_radius=1.0)
+        algo, collector = make("scpo", cost_limit=(limit,))
         for _ in range(8):
             rollout, _ = collector.collect(32)
             algo.update(safe(rollout))
