@@ -13,11 +13,13 @@ from torch import Tensor
 import statewise
 
 SLED = Path(__file__).with_name("own_robot.xml")
+statewise.register_robot(
+    "Sled", SLED, replace=True
+)  # here, so that `--import own_robot` does it too
 
 
 def main(num_envs: int = 64, steps: int = 500) -> dict[str, float]:
     """Race sleds to their goals; how many got there, and what it cost."""
-    statewise.register_robot("Sled", SLED, replace=True)
     env = statewise.make_env("Sled-Hazard-4-Pillar-2", num_envs)
     print(f"{env.spec.name}: {env.spec.obs_size} observations, {env.spec.action_size} actions,")
     print(f"costs {', '.join(env.spec.cost_names)}, {1 / env.spec.control_dt:.0f} steps a second")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import statewise
+from statewise.bench.grid import paper_grid
 from statewise.envs import robots
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -37,6 +39,18 @@ def test_own_robot_goes_through_gymnasium_too() -> None:
     env = gymnasium.make("statewise/Goal-v0", suite="Sled-Pillar-1")
     obs, _ = env.reset(seed=0)
     assert obs in env.observation_space and env.action_space.shape == (2,)
+
+
+def test_own_robot_trains_in_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.delitem(sys.modules, "own_robot", raising=False)
+    (spec,) = paper_grid(
+        ["Sled-Hazard-8"], ["trpo"], (0,), train={"imports": ("own_robot",), "num_envs": 8}
+    ).specs
+    train, _ = spec.resolve("runs")
+    assert (train.suite, train.imports) == ("Sled-Hazard-8", ("own_robot",))
+    sys.modules.pop("own_robot")  # it registers its robot when it is imported, which is undone
 
 
 @pytest.mark.parametrize("sensor", ["magnetometer", "root_pos", "root_y"])

@@ -14,6 +14,7 @@ from synthetic_runs import ENVIRONMENT, learning, write_run
 
 from statewise.cli import main
 from statewise.core.statistics import rate_interval, stratified_bootstrap
+from statewise.report import curves
 from statewise.report.build import Section, build_report, export_runs, picture
 from statewise.report.charts import legend
 from statewise.report.content import assemble
@@ -390,6 +391,15 @@ def test_a_run_of_an_older_version_without_the_newest_settings_is_no_other_setti
     del config["train"]["compact"], config["algorithm"]["cg_damping"]
     path.write_text(json.dumps(config))
     assert len(only(tmp_path).runs) == 2
+
+
+def test_a_picture_of_curves_never_averages_variants_of_an_algorithm(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    runs.append(write_run(tmp_path, seed=0, label="scpo-paper"))
+    assert {name: len(seeds) for name, seeds in curves._read(runs).items()} == {
+        "scpo": 2,
+        "scpo-paper": 1,
+    }
 
 
 def test_a_run_from_before_worlds_began_at_different_ages_is_apart(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.algos.base import Settings
+from statewise.envs.imports import import_modules
 from statewise.envs.suites import PAPER_SUITES, parse_suite
 from statewise.training import checkpoint
 from statewise.training.lock import is_locked
@@ -58,9 +59,10 @@ class RunSpec:
     def resolve(self, out: str) -> tuple[TrainSettings, Settings]:
         """The settings it trains with, all defaults filled in; wrong ones raise ValueError."""
         kind = get_algorithm(self.algo)
+        _check_names(self.train, TrainSettings, "train")
+        import_modules(self.train.get("imports", ()))  # they may register the suite's robot
         if not self.suite.startswith("gym:"):
             parse_suite(self.suite)
-        _check_names(self.train, TrainSettings, "train")
         _check_names(self.algorithm, kind.settings_class, kind.name)
         if not re.fullmatch(r"[\w.-]*", self.label) or self.label.startswith("."):
             raise ValueError(

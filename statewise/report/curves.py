@@ -24,7 +24,7 @@ Group = dict[str, list[list[dict[str, Any]]]]
 
 
 def draw_curves(runs: Sequence[Path], out: Path) -> Path:
-    """Draw the runs into a picture file: one colour for each algorithm and suite.
+    """Draw the runs into a picture file: one colour for each algorithm (or label) and suite.
 
     Several seeds are shown as their mean and the band between the lowest and the highest.
     """
@@ -48,18 +48,18 @@ def draw_curves(runs: Sequence[Path], out: Path) -> Path:
 
 
 def _read(runs: Sequence[Path]) -> Group:
-    """Metrics of each run, by algorithm (and suite, if there are several)."""
+    """Metrics of each run, by algorithm or label (and suite, if there are several)."""
     found: list[tuple[str, str, list[dict[str, Any]]]] = []
     for path in runs:
         folder = RunFolder.open(path)
         train, metrics = folder.config()["train"], folder.metrics()
         if not metrics:
             raise ValueError(f"the run {path} has no finished epoch to draw yet")
-        found.append((train["algo"], train["suite"], metrics))
+        found.append((folder.label(), train["suite"], metrics))
     several = len({suite for _, suite, _ in found}) > 1
     groups: Group = {}
-    for algo, suite, metrics in found:
-        groups.setdefault(f"{algo}, {suite}" if several else algo, []).append(metrics)
+    for name, suite, metrics in found:
+        groups.setdefault(f"{name}, {suite}" if several else name, []).append(metrics)
     return groups
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from statewise.report.summary import WHOLE, Metrics, RunSummary, summarise
 from statewise.training.checkpoint import write_atomically
 from statewise.training.loop import INCIDENTAL
+from statewise.training.run_folder import RunFolder
 
 Array = npt.NDArray[np.float64]
 
@@ -145,11 +146,10 @@ def _read_run(folder: Path) -> RunData | str | None:
         cost_names = config.get("spec", {}).get("cost_names", [])
         summary = summarise(metrics, epochs, cost_names, folder / "episodes.csv")
     kept = [m for m in metrics if m["epoch"] in _grid(epochs)]
-    named = folder.name.startswith("seed-")
     return RunData(
         path=folder,
         suite=train["suite"],
-        label=folder.parent.name if named else train["algo"],
+        label=RunFolder(folder).label(),
         algo=train["algo"],
         seed=train["seed"],
         config=config,

@@ -384,19 +384,20 @@ def _gpu_usable() -> bool:
 
 
 def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
-    """The settings a run was started with."""
+    """The settings a run was started with; those newer than the run are as they were then."""
     train, own = (_with_tuples(config[part]) for part in ("train", "algorithm"))
     kind = get_algorithm(train.get("algo", ""))
+    if "suite" not in train:
+        raise ValueError("config.json names no suite: it is damaged")
     for given, known in ((train, TrainSettings), (own, kind.settings_class)):
-        different = set(given) ^ {f.name for f in dataclasses.fields(known)}
-        if different:
+        unknown = set(given) - {f.name for f in dataclasses.fields(known)}
+        if unknown:
             raise ValueError(
-                f"the run was made by statewise {config.get('statewise')} with other settings than "
-                f"this version ({__version__}) has: {', '.join(sorted(different))}. Use that "
+                f"the run was made by statewise {config.get('statewise')} with settings that this "
+                f"version ({__version__}) does not have: {', '.join(sorted(unknown))}. Use that "
                 f"version, or train anew"
             )
-    settings = TrainSettings(**train)
-    return settings, kind.settings_class(**own)
+    return TrainSettings(**(EARLIER | train)), kind.settings_class(**own)
 
 
 def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:

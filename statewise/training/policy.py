@@ -109,7 +109,10 @@ def load_policy(path: str | Path, best_safe: bool = False) -> Policy:
         folder = RunFolder.open(path)
         best = folder.checkpoints / "best-safe.ckpt"
         if best_safe and not best.exists():
-            raise RunFolderError(f"{path} has no best-safe policy yet: it needs 50 episodes")
+            raise RunFolderError(
+                f"{path} has no best-safe policy yet: it needs an epoch in which 50 episodes end, "
+                f"once every world has taken as many steps as an episode may have"
+            )
         state = checkpoint.load(best) if best_safe else folder.load()[1]
     settings, algo_settings = read_config(folder.config())
     spec = _spec(folder.config())

@@ -68,6 +68,12 @@ class RunFolder:
         config: dict[str, Any] = json.loads((self.path / "config.json").read_text())
         return config
 
+    def label(self) -> str:
+        """What the run is called: its folder's name in OUT/SUITE/LABEL/seed-SEED, else its algorithm."""
+        path = self.path.resolve()
+        named = path.name.startswith("seed-")
+        return path.parent.name if named else str(self.config()["train"]["algo"])
+
     # Writing -------------------------------------------------------------------------------------
 
     def log_metrics(self, metrics: dict[str, Any]) -> None:

@@ -161,6 +161,26 @@ def test_a_metrics_file_cut_in_a_line_is_read_to_its_last_whole_one(copy: Path) 
     assert len(RunFolder.open(copy).metrics()) == 9
 
 
+def test_a_run_from_before_a_setting_goes_on_and_one_with_a_setting_that_is_gone_is_refused(
+    copy: Path,
+) -> None:
+    path = copy / "config.json"
+    config = json.loads(path.read_text())
+    del config["algorithm"]["final_radius"], config["train"]["spread_ages"]
+    path.write_text(json.dumps(config))
+    training = Training.resume(copy)
+    assert training.algo.settings.final_radius == 1.0
+    assert training.settings.spread_ages is False  # as it was then
+    assert statewise.load_policy(copy).algo.name == "scpo"
+    path.write_text(json.dumps(config | {"algorithm": config["algorithm"] | {"memory": 3}}))
+    with pytest.raises(ValueError, match=r"settings that this version .* does not have: memory"):
+        statewise.load_policy(copy)
+    del config["train"]["suite"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"names no suite"):
+        statewise.load_policy(copy)
+
+
 def test_an_existing_run_is_never_overwritten(finished: Path) -> None:
     out = finished.parents[2]
     before = (finished / "metrics.jsonl").read_bytes()
