@@ -24,7 +24,7 @@ from torch import Tensor
 
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.bench.ablations import Ablations
-from statewise.bench.command import Paper
+from statewise.bench.command import STOPPED_STATUS, Paper
 from statewise.bench.grid import parse_seeds
 from statewise.cli_tables import evaluation_table, play_table, robot_table, suite_table
 from statewise.envs.imports import import_modules
@@ -244,9 +244,12 @@ class Report:
         from statewise.report.build import build_report, export_runs
         from statewise.report.questions import find_answers, questions_section, write_answers
 
-        answers = find_answers(self.runs)
+        left_out: list[str] = []
+        answers = find_answers(self.runs, left_out)
+        for line in left_out:
+            print(f"left out: {line}")
         with tempfile.TemporaryDirectory() as drawn:
-            section = questions_section(answers, Path(drawn))
+            section = questions_section(answers, Path(drawn), left_out)
             page = build_report(self.runs, self.out, self.notes, section)
         print(f"report: {page} and {self.out / 'report.md'}")
         if self.export is not None:
@@ -330,7 +333,10 @@ def _train_command(args: Sequence[str]) -> type[Command]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status. A wrong input is one line and status 2."""
+    """Run the command line; the exit status. A wrong input is one line and status 2.
+
+    Ctrl-C is one line and status 130, but where it has a meaning of its own, as in training.
+    """
     args = list(sys.argv[1:] if argv is None else argv)
     if args == ["--version"]:
         print(f"statewise {__version__}")
@@ -347,6 +353,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         console = Console(stderr=True, soft_wrap=True, highlight=False)
         console.print(f"[bold red]error:[/bold red] {escape(line)}")
         return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return STOPPED_STATUS
     return 0
 
 

@@ -128,6 +128,8 @@ def test_settings_reach_the_algorithms_that_have_them(tmp_path: Path) -> None:
         (["--jobs", "-1"], "--jobs is -1"),
         (["--address", "10.0.0.1:6379"], "needs --launcher ray"),
         (["--set", "cost_limt=1"], "Did you mean cost_limit"),
+        (["--set", "cost_limit=0.1,0.2"], "cost_limit has 2 numbers for 1 constraints"),
+        (["--suites", "gym:NoSuch-v0"], "--set imports=my_module"),
         (["--set", "target_kl=small"], "not a value for target_kl"),
         (["--set", "seed=1"], "use --seeds"),
         (["--num-envs", "40000"], "more than the 30000 steps"),
@@ -194,11 +196,73 @@ def test_a_damaged_folder_is_flagged(tmp_path: Path) -> None:
     assert run.state == "conflict" and "damaged" in run.note
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", None, "no config.json"),
+        ("config.json", "[]", "config.json holds"),
+        ("config.json", '{"train": null}', "train in config.json holds None"),
+        ("metrics.jsonl", "null\n", "metrics.jsonl holds None"),
+    ],
+)
+def test_damage_of_any_kind_is_flagged_and_nothing_is_written_over_it(
+    undisturbed: dict[str, Path], tmp_path: Path, file: str, content: str | None, said: str
+) -> None:
+    shutil.copytree(undisturbed["scpo"].parents[2], tmp_path / "runs")
+    (path,) = (tmp_path / "runs").glob(f"*/scpo/seed-0/{file}")
+    path.unlink() if content is None else path.write_text(content)
+    (run,) = small_grid(tmp_path / "runs", "scpo").open()
+    assert run.state == "conflict" and said in run.note
+    if content is None:
+        with pytest.raises(ValueError, match=r"no config\.json: move it away"):
+            RunFolder.create(path.parent, {})
+
+
+@pytest.mark.parametrize("kept", [0, 9])
+def test_a_run_whose_metrics_were_cut_fails_instead_of_going_on_with_a_hole(
+    undisturbed: dict[str, Path], tmp_path: Path, kept: int
+) -> None:
+    shutil.copytree(undisturbed["scpo"].parents[2], tmp_path / "runs")
+    (path,) = (tmp_path / "runs").glob("*/scpo/seed-0/metrics.jsonl")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:kept]))
+    (run,) = launch(small_grid(tmp_path / "runs", "scpo"), LaunchOptions(jobs=1), quiet)
+    assert run.state == "failed" and "lacks epochs" in run.note
+
+
+def test_a_run_that_cannot_be_started_hurts_no_other(tmp_path: Path) -> None:
+    (tmp_path / SUITE).mkdir()
+    (tmp_path / SUITE / "trpo").write_text("a file, not a folder")
+    grid = small_grid(tmp_path, "scpo", "trpo", train={"steps": 320})
+    scpo, trpo = launch(grid, LaunchOptions(jobs=2), quiet)
+    assert scpo.state == "finished"
+    assert trpo.state == "failed" and "could not be started" in trpo.note
+
+
+def test_exported_runs_copied_in_are_skipped_and_shown(
+    undisturbed: dict[str, Path], tmp_path: Path
+) -> None:
+    main(["report", str(undisturbed["scpo"].parents[2]), "--out", str(tmp_path / "page"),
+          "--export", str(tmp_path / "runs")])  # fmt: skip
+    runs = small_grid(tmp_path / "runs", "scpo", "pcpo").open()
+    assert [run.state for run in runs] == ["finished", "new"]
+    assert grid_seconds_left(runs, 1) > 0
+    console = Console(width=130, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(picture(runs, 12, 130))
+    assert "1 finished" in console.export_text()
+
+
+def test_a_gpu_that_is_not_there_is_missed_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["bench", "paper", "--device", "cuda", "--out", str(tmp_path / "runs")]) == 2
+    assert "needs a GPU" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_run_whose_last_epoch_is_not_saved_is_not_finished(
     undisturbed: dict[str, Path], tmp_path: Path
 ) -> None:
-    import shutil
-
     target = tmp_path / SUITE / "trpo" / "seed-0"
     shutil.copytree(undisturbed["trpo"], target)
     (target / "checkpoints" / "epoch-00020.ckpt").unlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +25,9 @@ TARGET_EPISODES = 200
 FIGURE_EPISODES = 256
 """Episodes of which Figure 1 shows one."""
 POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
+Recording = Callable[[rollouts.Recorded], dict[str, Any]]
+_UNREADABLE = (ValueError, LookupError, TypeError, RuntimeError, ImportError, OSError)
+"""What a damaged policy raises, one of another version, or one whose environment is not here."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,11 @@ class Ablations:
         grid, status = self._grid(questions), 0
         if grid.specs and not self.figures_only:
             status = run_grid(grid, self.launch, self.grid.dry_run)
+        elif self.grid.dry_run:
+            why = "--figures-only" if grid.specs else f"{', '.join(questions)} needs no runs"
+            print(f"nothing would be trained ({why})")
+        elif self.figures_only and not self.grid.out.is_dir():
+            raise ValueError(f"--out {self.grid.out} is not a folder: give one that holds runs")
         if status != STOPPED_STATUS and not self.grid.dry_run:
             folder = self.figures or self.grid.out / "questions"
             for line in draw_figures(self.grid.out, folder, questions):
@@ -129,11 +137,15 @@ class Ablations:
         algos = {v.algo for q in questions for v in EXPERIMENTS[q].variants}
         train, own = self.grid.settings([get_algorithm(name).settings_class for name in algos])
         suites, seeds = split(self.grid.suites), parse_seeds(self.grid.seeds)
+        for suite in suites:  # also where no run asks for it: a misspelt one must not pass
+            RunSpec(suite, "trpo", 0, train).resolve(str(self.grid.out))
         return ablation_grid(questions, seeds, str(self.grid.out), suites, train, own)
 
 
 def check_questions(names: Sequence[str]) -> list[str]:
-    """The names, each once; an unknown one raises ValueError."""
+    """The names, each once; an unknown one, or none at all, raises ValueError."""
+    if not names:
+        raise ValueError(f"--questions names none: give some of {', '.join(EXPERIMENTS)}")
     for name in names:
         if name not in EXPERIMENTS:
             close = difflib.get_close_matches(name, EXPERIMENTS, n=1)
@@ -181,41 +193,67 @@ def draw_figures(out: Path, folder: Path, questions: Sequence[str]) -> list[str]
     """
     from statewise.report import questions as report  # draws: not needed before
 
-    runs = list(read_runs([out]).runs) if any(out.rglob("metrics.jsonl")) else []
-    dumps = report.read_dumps([out, folder])
-    dumps |= record_episodes(runs, questions, dumps)
-    found = {a.question.key: a for a in report.answers(group_runs(runs), dumps)}
-    lines = []
+    runs, lines = _read(out)
+    damaged: list[str] = []
+    dumps = report.read_dumps([out, folder], damaged)
+    lines += [f"left out: {line}" for line in damaged]
+    recorded, troubles = record_episodes(runs, questions, dumps)
+    found = {a.question.key: a for a in report.answers(group_runs(runs), dumps | recorded)}
     for question in report.QUESTIONS:
         if question.name not in questions:
             continue
-        answer = found.get(question.key)
+        answer, trouble = found.get(question.key), troubles.get(question.key)
         if answer is None:
-            lines.append(f"{question.key}: not drawn, it needs {question.needs} in {out}")
+            why = trouble or f"it needs {question.needs} in {out}"
+            lines.append(f"{question.key}: not drawn, {why}")
             continue
         report.write_answers([answer], folder)
-        lines.append(f"{question.key}: {answer.save(folder)}\n    {answer.caption}")
+        again = f"\n    drawn again from its numbers: {trouble}" if trouble else ""
+        lines.append(f"{question.key}: {answer.save(folder)}\n    {answer.caption}{again}")
     return lines
+
+
+def _read(out: Path) -> tuple[list[RunData], list[str]]:
+    """The runs in a folder, and a line about each that is left out."""
+    if not any(out.rglob("metrics.jsonl")):
+        return [], []
+    try:
+        reading = read_runs([out])
+    except ValueError as error:  # of runs without an epoch, which leaves what needs none
+        return [], [f"left out: {error}"]
+    return list(reading.runs), [f"left out: {note}" for note in reading.notes]
 
 
 def record_episodes(
     runs: Sequence[RunData], questions: Sequence[str], dumps: Mapping[str, dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """The answers that need a policy at work: the targets of q3, and Figure 1.
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The answers that need a policy at work: the targets of q3, and Figure 1; and why one is missing.
 
-    Where no policy is on disk a recording among `dumps` stays as it is.
+    Where no policy is on disk, or none that can be read, a recording among `dumps` stays as it is.
     """
     recorded: dict[str, dict[str, Any]] = {}
+    troubles: dict[str, str] = {}
+
+    def record(key: str, run: RunData | None, episodes: int, show: Recording) -> None:
+        suite = run.suite if run else POINT
+        try:
+            found = rollouts.record(run.path if run else None, suite, episodes)
+        except _UNREADABLE as error:
+            if run is None:
+                raise
+            why = f"{type(error).__name__}: {error}"
+            troubles[key] = f"the policy of {run.path} cannot be used ({why})"
+        else:
+            recorded[key] = show(found)
+
     scpo = _with_policy(runs, "scpo", DRONE)
     if "q3" in questions and scpo is not None:
-        found = rollouts.record(scpo.path, scpo.suite, TARGET_EPISODES)
-        recorded["q3_targets"] = rollouts.targets(found)
+        record("q3_targets", scpo, TARGET_EPISODES, rollouts.targets)
     # The unconstrained policy meets hazards, which is what the figure is about.
     trpo = _with_policy(runs, "trpo", POINT)
     if "fig1" in questions and (trpo is not None or "figure1" not in dumps):
-        found = rollouts.record(trpo.path if trpo else None, POINT, FIGURE_EPISODES)
-        recorded["figure1"] = rollouts.episode(found)
-    return recorded
+        record("figure1", trpo, FIGURE_EPISODES, rollouts.episode)
+    return recorded, troubles
 
 
 def _with_policy(runs: Sequence[RunData], label: str, suite: str) -> RunData | None:

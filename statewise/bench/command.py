@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 import tyro
 from rich.console import Console
 from rich.markup import escape
@@ -107,6 +108,11 @@ def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
         console = Console(file=sys.stdout, width=140)
     options.check()
     runs = grid.open()
+    on_gpu = options.launcher == "local" and any(r.train.device.startswith("cuda") for r in runs)
+    if on_gpu and not torch.cuda.is_available():
+        raise ValueError(
+            "--device cuda needs a GPU, and none is to be found here: use --device cpu"
+        )
     if dry_run:
         _print_plan(console, runs, options)
         return 0

@@ -48,10 +48,10 @@ def as_text(seconds: float) -> str:
 
 
 def _step_seconds(run: Run, runs: Sequence[Run]) -> float:
-    if run.metrics:
+    if _timed(run):
         return _measured(run)
     robot = run.spec.suite.split("-")[0]
-    seen = [other for other in runs if other.metrics]
+    seen = [other for other in runs if _timed(other)]
     alike = (
         [r for r in seen if (r.spec.suite, r.spec.name) == (run.spec.suite, run.spec.name)]
         or [r for r in seen if r.spec.suite == run.spec.suite]
@@ -60,6 +60,10 @@ def _step_seconds(run: Run, runs: Sequence[Run]) -> float:
     if alike:
         return statistics.mean(_measured(r) for r in alike)
     return _GPU_SECONDS if run.train.device != "cpu" else _CORE_SECONDS.get(robot, 2e-4)
+
+
+def _timed(run: Run) -> bool:
+    return "seconds" in run.metrics  # exported ones keep the curves only
 
 
 def _measured(run: Run) -> float:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from statewise.algos import ALGORITHMS, get_algorithm
-from statewise.algos.base import Settings
-from statewise.envs.imports import import_modules
+from statewise.algos.base import LimitSettings, Settings
+from statewise.envs.imports import PREFIX, check_id, import_modules
 from statewise.envs.suites import PAPER_SUITES, parse_suite
 from statewise.training import checkpoint
 from statewise.training.lock import is_locked
 from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
+from statewise.training.run_folder import holds_a_run
 
 State = Literal[
     "new",  # nothing on disk yet
@@ -61,8 +62,11 @@ class RunSpec:
         kind = get_algorithm(self.algo)
         _check_names(self.train, TrainSettings, "train")
         import_modules(self.train.get("imports", ()))  # they may register the suite's robot
-        if not self.suite.startswith("gym:"):
-            parse_suite(self.suite)
+        if self.suite.startswith(PREFIX):
+            check_id(self.suite)
+            num_costs = 0  # shown by its first step
+        else:
+            num_costs = len(parse_suite(self.suite).constraints)
         _check_names(self.algorithm, kind.settings_class, kind.name)
         if not re.fullmatch(r"[\w.-]*", self.label) or self.label.startswith("."):
             raise ValueError(
@@ -70,7 +74,10 @@ class RunSpec:
             )
         train: dict[str, Any] = {"suite": self.suite, "algo": self.algo, "seed": self.seed}
         train |= {**self.train, "label": self.label, "out": out}
-        return TrainSettings(**train).resolved(), kind.settings_class(**self.algorithm)
+        own = kind.settings_class(**self.algorithm)
+        if isinstance(own, LimitSettings) and num_costs:
+            own.limits(num_costs)
+        return TrainSettings(**train).resolved(), own
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,8 @@ class Run:
                 there = json.loads(config.read_text())
                 self.note = _difference(self.train, self.algorithm, there)
                 self.metrics = last_metrics(self.folder)
+            elif holds_a_run(self.folder):
+                raise ValueError("it has no config.json")
         except ValueError as error:
             self.note = f"{self.folder} is damaged ({error}): move it away to train the run anew"
         if self.note:
@@ -217,17 +226,21 @@ def last_metrics(folder: Path) -> dict[str, Any]:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL))
         lines = file.read().split(b"\n")[:-1]  # after the last newline: nothing, or half a line
-    metrics: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    return metrics
+    return _object("metrics.jsonl", json.loads(lines[-1])) if lines else {}
+
+
+def _object(name: str, content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ValueError(f"{name} holds {content!r} where an object should be")
+    return content
 
 
 def _difference(train: TrainSettings, algorithm: Settings, config: Mapping[str, Any]) -> str:
     """In which settings a run on disk differs from the one that is asked for; empty if in none."""
     found = []
-    for ours, theirs in (
-        (train, config.get("train", {})),
-        (algorithm, config.get("algorithm", {})),
-    ):
+    _object("config.json", config)
+    for ours, part in ((train, "train"), (algorithm, "algorithm")):
+        theirs = _object(f"{part} in config.json", config.get(part, {}))
         # What a setting newer than the run was then.
         defaults = {f.name: f.default for f in dataclasses.fields(ours)} | EARLIER
         wanted = json.loads(json.dumps(dataclasses.asdict(ours)))

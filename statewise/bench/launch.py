@@ -113,7 +113,10 @@ class _Pool:
             run = _next(waiting)
             if run is not None:
                 job = describe_job(run, self.threads)
-                self.workers[slot] = (run, start_worker(job, run.folder, _gpu(run, slot)))
+                try:
+                    self.workers[slot] = (run, start_worker(job, run.folder, _gpu(run, slot)))
+                except OSError as error:  # a file where its folder should be, say: others go on
+                    run.state, run.note = "failed", f"its process could not be started: {error}"
 
     def reap(self) -> None:
         """Settle the runs whose workers have ended."""

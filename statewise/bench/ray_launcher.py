@@ -168,8 +168,12 @@ def _cluster(address: str, out: Path) -> Iterator[Any]:
         out.mkdir(parents=True, exist_ok=True)
         yield ray
         return
+    named = "--address"
+    if not address:  # Ray's own order
+        named, address = "RAY_ADDRESS", os.environ.get("RAY_ADDRESS", "")
+        address = "" if address == "auto" else address
     if address:
-        _check_answers(address)
+        _check_answers(address, named)
     try:
         ray.init(address=address or "auto", log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -184,13 +188,16 @@ def _cluster(address: str, out: Path) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _check_answers(address: str) -> None:
-    """Raise ValueError if nothing that speaks Ray's protocol answers: `ray.init` waits for minutes."""
+def _check_answers(address: str, named: str) -> None:
+    """Raise ValueError if nothing that speaks Ray's protocol answers: `ray.init` waits for minutes.
+
+    named: where the address was given.
+    """
     import grpc
 
     target = address.removeprefix("ray://")
     if not re.fullmatch(r"[^\s:/]+:\d+|\[[0-9a-fA-F:]+\]:\d+", target):
-        raise ValueError(f"--address is {address!r}: give HOST:PORT, such as 10.0.0.1:6379")
+        raise ValueError(f"{named} is {address!r}: give HOST:PORT, such as 10.0.0.1:6379")
     if os.environ.get("RAY_USE_TLS") == "1":
         return
     with grpc.insecure_channel(target) as channel:
@@ -198,6 +205,6 @@ def _check_answers(address: str) -> None:
             grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
         except grpc.FutureTimeoutError:
             raise ValueError(
-                f"no Ray cluster answers at {address} (tried for {CONNECT_SECONDS:g} s): check the "
-                f"address and the firewall, or {_START}"
+                f"no Ray cluster answers at {address}, which {named} names (tried for "
+                f"{CONNECT_SECONDS:g} s): check the address and the firewall, or {_START}"
             ) from None

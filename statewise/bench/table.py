@@ -119,7 +119,7 @@ def run_table(shown: Sequence[Run], runs: Sequence[Run], width: int) -> Table:
 def _cells(run: Run, runs: Sequence[Run]) -> dict[str, Text]:
     """A row by column."""
     done, left = round(10 * run.progress), seconds_left(run, runs)
-    speed = f"{run.metrics['steps_per_second']:,.0f}" if run.metrics else ""
+    speed = f"{run.metrics['steps_per_second']:,.0f}" if "steps_per_second" in run.metrics else ""
     texts = [
         run.spec.suite, run.spec.name, str(run.spec.seed), _word(run), "━" * done + "·" * (10 - done),
         f"{run.progress:.0%}", *numbers(run), speed, as_text(left) if left else "",

@@ -5,19 +5,25 @@ Nothing is dropped in silence: whatever could not be read, or is not whole, come
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from statewise.report.summary import WHOLE, Metrics, RunSummary, summarise
+from statewise.algos import ALGORITHMS
+from statewise.report.summary import WHOLE, Metrics, RunSummary, check, is_number, summarise
 from statewise.training.checkpoint import write_atomically
-from statewise.training.loop import INCIDENTAL
+from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
 from statewise.training.run_folder import RunFolder
 
 Array = npt.NDArray[np.float64]
@@ -25,7 +31,14 @@ Array = npt.NDArray[np.float64]
 POINTS = 200
 """Points of a curve: longer runs show every n-th epoch, unsmoothed."""
 SUMMARY = "summary.json"
-_NEEDED = {"suite", "algo", "seed", "steps", "steps_per_epoch"}
+_NEEDED = {
+    "suite": "str",
+    "algo": "str",
+    "seed": "int",
+    "steps": "positive int",
+    "steps_per_epoch": "positive int",
+}
+_NOT_COMPARED = INCIDENTAL | {"suite", "algo", "seed"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +84,15 @@ def read_runs(roots: Sequence[Path]) -> Reading:
         if not root.is_dir():
             raise ValueError(f"{root} is not a folder: give one that holds runs")
     runs: list[RunData] = []
-    notes: list[str] = []
-    for folder in _run_folders(roots):
-        found = _read_run(folder)
-        if isinstance(found, RunData):
+    folders, notes = _run_folders(roots)
+    for folder in folders:
+        try:
+            found = _read_run(folder)
+        except (OSError, ValueError) as error:  # one bad folder must not take the others along
+            notes.append(f"{folder}: {error}; left out")
+            continue
+        if found is not None:
             runs.append(found)
-        elif found:
-            notes.append(found)
     if not runs:
         where = ", ".join(str(root) for root in roots)
         why = f" ({'; '.join(notes)})" if notes else ""
@@ -90,62 +105,101 @@ def read_runs(roots: Sequence[Path]) -> Reading:
 
 
 def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
-    """Write the small form of all runs: the same report can be made from it. The new folders."""
-    written: list[Path] = []
-    for run in read_runs(roots).runs:
-        name = out / run.suite.replace(":", "-").replace("/", "-") / run.label
+    """Write the small form of all runs: the same report can be made from it. The new folders.
+
+    Raises ValueError, before anything is written, where that would be in the folder of a run.
+    """
+    runs = read_runs(roots).runs
+    sources = {run.path.resolve() for run in runs}
+    targets: list[Path] = []
+    for run in runs:
+        name = out / _file_name(run.suite) / _file_name(run.label)
         folder = name / f"seed-{run.seed}"
         number = 2
-        while folder in written or _taken(folder, run):  # other settings under the same name
+        while folder in targets or _taken(folder, run, sources):  # other settings, the same name
             folder = name / f"seed-{run.seed}-{number}"
             number += 1
+        targets.append(folder)
+    for run, folder in zip(runs, targets, strict=True):
         _export(run, folder)
-        written.append(folder)
-    return written
+    return targets
+
+
+def settings_of(run: RunData) -> dict[str, dict[str, Any]]:
+    """What decides the result of a run, but for its seed; an old run lacks the newest settings."""
+    train, own = default_settings(run.suite, run.algo)
+    train = train | EARLIER | run.config["train"]
+    train = {k: v for k, v in train.items() if k not in _NOT_COMPARED}
+    return {"algo": {"algo": run.algo}, "train": train, "own": own | run.config["algorithm"]}
+
+
+@cache
+def default_settings(suite: str, algo: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The default settings for a suite and an algorithm, as `config.json` would have them."""
+    train = dataclasses.asdict(TrainSettings(suite, algo="trpo", device="cpu").resolved())
+    kind = ALGORITHMS.get(algo)
+    own = dataclasses.asdict(kind.settings_class()) if kind is not None else {}
+    as_written: tuple[dict[str, Any], dict[str, Any]] = tuple(json.loads(json.dumps([train, own])))
+    return as_written
 
 
 # Reading ---------------------------------------------------------------------------------------
 
 
-def _run_folders(roots: Sequence[Path]) -> Iterator[Path]:
-    """Folders with a `config.json`, each once, in the order of their names."""
-    seen = set()
+def _run_folders(roots: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Folders with files of a run, each once, in the order of their names; what cannot be opened."""
+    found: list[Path] = []
+    notes: list[str] = []
+    seen: set[Path] = set()
+
+    def closed(error: OSError) -> None:
+        notes.append(f"{error.filename}: cannot be opened ({error.strerror}); left out")
+
     for root in roots:
-        for config in sorted(root.rglob("config.json")):
-            folder = config.parent
-            if folder.resolve() not in seen:
-                seen.add(folder.resolve())
-                yield folder
+        for path, inner, files in os.walk(root, onerror=closed, followlinks=True):
+            folder = Path(path)
+            real = folder.resolve()
+            if real in seen:  # named twice, or a link that leads back
+                inner.clear()
+                continue
+            seen.add(real)
+            inner.sort()
+            if "config.json" in files or "metrics.jsonl" in files:
+                found.append(folder)
+    return found, notes
 
 
-def _read_run(folder: Path) -> RunData | str | None:
-    """The run; or why it is left out; or None if the folder is no run at all."""
-    config = _read_json(folder / "config.json")
+def _read_run(folder: Path) -> RunData | None:
+    """The run; None if the folder is no run at all; ValueError says why it must be left out."""
+    config = _read_config(folder)
     if config is None:
-        return f"{folder}: config.json cannot be read; left out"
-    if not {"train", "algorithm"} <= set(config):
         return None
     train = config["train"]
-    if missing := _NEEDED - set(train):
-        return f"{folder}: config.json lacks {', '.join(sorted(missing))}; left out"
     epochs = max(1, round(train["steps"] / train["steps_per_epoch"]))
     metrics, notes = _read_metrics(folder / "metrics.jsonl")
     if not metrics:
-        return f"{folder}: no whole epoch yet; left out"
+        raise ValueError("; ".join(notes) or "no whole epoch yet")
     environment = _read_json(folder / "environment.json")
     if environment is None:
-        notes.append("environment.json is missing: where it was made is not known")
-    if (folder / SUMMARY).exists():
-        small = _read_json(folder / SUMMARY) or {}
-        try:
-            summary = RunSummary.from_dict(small)
-        except ValueError as error:  # its few epochs alone would give other numbers
-            return f"{folder}: {SUMMARY} cannot be used ({error}); left out"
-        notes += small.get("notes", [])
+        notes.append("environment.json is missing or damaged: where it was made is not known")
+    grid = _grid(epochs)
+    last = metrics[-1]["epoch"]
+    summary, more = _read_summary(folder)
+    if summary is not None and last > summary.epochs_done:
+        notes.append(f"{SUMMARY} is of {summary.epochs_done} epochs, but metrics.jsonl has "
+                     f"{last}: the metrics count")  # fmt: skip
+        summary = None
+    if summary is None:
+        names = config.get("spec", {}).get("cost_names", [])
+        notes += _gaps(metrics)
+        summary, more = summarise(metrics, epochs, names, folder / "episodes.csv")
     else:
-        cost_names = config.get("spec", {}).get("cost_names", [])
-        summary = summarise(metrics, epochs, cost_names, folder / "episodes.csv")
-    kept = [m for m in metrics if m["epoch"] in _grid(epochs)]
+        expected = [epoch for epoch in grid if epoch <= summary.epochs_done]
+        notes += _gaps(metrics, expected)
+        if expected and last < max(expected):
+            notes.append(f"metrics.jsonl ends at epoch {last}, but {SUMMARY} is of "
+                         f"{summary.epochs_done}: the curves end too early")  # fmt: skip
+    kept = [m for m in metrics if m["epoch"] in grid]
     return RunData(
         path=folder,
         suite=train["suite"],
@@ -158,12 +212,45 @@ def _read_run(folder: Path) -> RunData | str | None:
         summary=summary,
         curve_epochs=tuple(m["epoch"] for m in kept),
         curves={key: _column(kept, key) for key in ("steps", *WHOLE)},
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes + more)),
     )
 
 
+def _read_config(folder: Path) -> dict[str, Any] | None:
+    """The settings, as far as a report needs them; None if they are of something else."""
+    path = folder / "config.json"
+    if not os.path.lexists(path):
+        raise ValueError("metrics.jsonl is there, but no config.json")
+    config = _read_json(path)
+    if config is None:
+        raise ValueError("config.json cannot be read")
+    if not {"train", "algorithm"} <= set(config) and not (folder / "metrics.jsonl").exists():
+        return None
+    check(config, {"train": "dict", "algorithm": "dict"}, "config.json")
+    train = config["train"]
+    check(train, _NEEDED | ({"device": "str"} if "device" in train else {}), "config.json")
+    if "spec" in config:
+        check(config, {"spec": "dict"}, "config.json")
+        check({"cost_names": []} | config["spec"], {"cost_names": "list[str]"}, "config.json")
+    return config
+
+
+def _read_summary(folder: Path) -> tuple[RunSummary | None, list[str]]:
+    """What an export wrote about the run, and its notes; None in a run's own folder."""
+    path = folder / SUMMARY
+    if not os.path.lexists(path):
+        return None, []
+    content = _read_json(path) or {}
+    try:
+        summary = RunSummary.from_dict(content)
+        check({"notes": []} | content, {"notes": "list[str]"}, "the summary")
+    except ValueError as error:  # its few epochs alone would give other numbers
+        raise ValueError(f"{SUMMARY} cannot be used ({error})") from None
+    return summary, list(content.get("notes", []))
+
+
 def _grid(epochs: int) -> set[int]:
-    """Epochs that curves show: about `POINTS` of them, the first and the last always."""
+    """Epochs that curves show and exports have: about `POINTS`, the first and the last always."""
     stride = math.ceil(epochs / POINTS)
     return {1, epochs} | set(range(stride, epochs, stride))
 
@@ -174,34 +261,85 @@ def _column(metrics: Metrics, key: str) -> Array:
 
 
 def _read_metrics(path: Path) -> tuple[Metrics, list[str]]:
-    """The whole epochs, up to the first line that is not whole, and a note if there is one."""
-    text = path.read_text(errors="replace") if path.exists() else ""
-    *lines, rest = text.split("\n")
-    metrics: Metrics = []
+    """The whole epochs, up to the first line that is not whole, and what is wrong with the file.
+
+    Raises ValueError for a line that is whole but no epoch's: then nothing of it can be trusted.
+    """
+    *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    metrics: dict[int, dict[str, Any]] = {}
+    notes = []
+    times: Counter[int] = Counter()
     for number, line in enumerate(lines, start=1):
-        row = _parse(line)
-        if row is None or not {"epoch", "steps"} <= set(row):
+        row = _epoch(line, number)
+        if row is None:
             left = len(lines) - number
-            return metrics, [
+            notes.append(
                 f"metrics.jsonl is damaged in line {number}: read up to there"
                 + (f", the {left} after it are left out" if left else "")
-            ]
-        metrics.append(row)
-    cut = [f"metrics.jsonl is cut short: read to its last whole line ({len(lines)})"]
-    return metrics, cut if rest else []
+            )
+            break
+        times[row["epoch"]] += 1
+        metrics[row["epoch"]] = row  # a run that went on wrote the later one
+    else:
+        number = len(lines) + 1
+        if rest and _epoch(rest, number) is None and not rest.startswith(b"{"):
+            notes.append(f"metrics.jsonl is damaged in line {number}: read up to there")
+        elif rest:
+            notes.append(f"metrics.jsonl is cut short: read to its last whole line ({len(lines)})")
+    if twice := [str(epoch) for epoch, count in sorted(times.items()) if count > 1]:
+        notes.append(f"metrics.jsonl has {_some(twice)} more than once: the last of each counts")
+    return [metrics[epoch] for epoch in sorted(metrics)], notes
+
+
+def _epoch(line: bytes, number: int) -> dict[str, Any] | None:
+    """The epoch in a line; None if it is damaged; ValueError if it is whole, but no epoch's."""
+    try:
+        row = _parse(line)
+    except ValueError:
+        return None
+    what = f"metrics.jsonl, line {number},"
+    check(row, {"epoch": "positive int", "steps": "int"}, what)
+    if "episodes" in row:
+        check(row, {"episodes": "int"}, what)
+    for name, value in row.items():
+        if value is not None and not is_number(value):
+            raise ValueError(f"{what} has {name} {value!r:.40}, not a number")
+    return dict(row)
+
+
+def _gaps(metrics: Metrics, expected: Sequence[int] | None = None) -> list[str]:
+    """A note if epochs are missing before the last one: of all, or of those to be expected."""
+    missing = []
+    for one, next_one in pairwise([0, *(m["epoch"] for m in metrics)]):
+        gap: Sequence[int] = range(one + 1, next_one)
+        if expected is not None:
+            gap = sorted(epoch for epoch in expected if epoch in gap)
+        if gap:
+            missing.append(f"{gap[0]}" if gap[0] == gap[-1] else f"{gap[0]} to {gap[-1]}")
+    return [f"metrics.jsonl lacks {_some(missing)}"] if missing else []
+
+
+def _some(epochs: Sequence[str]) -> str:
+    """The first few of them."""
+    shown = ", ".join(epochs[:5]) + (", ..." if len(epochs) > 5 else "")
+    return f"epoch{'s' if len(epochs) > 1 or ' ' in shown else ''} {shown}"
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    return _parse(path.read_text(errors="replace")) if path.is_file() else None
-
-
-def _parse(text: str) -> dict[str, Any] | None:
-    """The JSON object, or None if it is none."""
+    """The JSON object in a file, or None if there is none."""
     try:
-        content = json.loads(text)
-    except json.JSONDecodeError:
+        content = _parse(path.read_bytes()) if path.is_file() else None
+    except ValueError:
         return None
     return content if isinstance(content, dict) else None
+
+
+def _parse(text: bytes) -> Any:
+    """What the JSON says; ValueError if it is damaged."""
+    try:
+        return json.loads(text.decode())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _without_doubles(runs: list[RunData]) -> tuple[list[RunData], list[str]]:
@@ -209,8 +347,7 @@ def _without_doubles(runs: list[RunData]) -> tuple[list[RunData], list[str]]:
     kept: dict[str, RunData] = {}
     notes = []
     for run in runs:
-        train = {k: v for k, v in run.config["train"].items() if k not in INCIDENTAL}
-        key = json.dumps([run.label, train, run.config["algorithm"]], sort_keys=True)
+        key = json.dumps([run.suite, run.label, run.seed, settings_of(run)], sort_keys=True)
         other = kept.setdefault(key, run)
         if other is run:
             continue
@@ -254,10 +391,28 @@ def _public_environment(run: RunData) -> dict[str, Any]:
     return {name: value for name, value in run.environment.items() if name != "command"}
 
 
-def _taken(folder: Path, run: RunData) -> bool:
-    """Whether another run was exported to the folder before: this one must not replace it."""
+def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
+    """Whether another run was exported to the folder before: this one must not replace it.
+
+    Raises ValueError for the folder of a run itself, which an export must never touch.
+    """
+    real = folder.resolve()
+    if not sources.isdisjoint((real, *real.parents)):
+        raise ValueError(
+            f"the export to {folder} would write over the run it is made from: choose another folder"
+        )
+    if any((folder / name).exists() for name in ("checkpoints", "episodes.csv")) or (
+        (folder / "metrics.jsonl").exists() and not (folder / SUMMARY).exists()
+    ):
+        raise ValueError(
+            f"{folder} is a run that no export wrote, and is not written over: choose another folder"
+        )
     there = folder / "config.json"
-    return there.exists() and json.loads(there.read_text()) != _public_config(run)
+    return there.exists() and _read_json(there) != _public_config(run)
+
+
+def _file_name(name: str) -> str:
+    return name.replace(":", "-").replace("/", "-")
 
 
 def _short(value: float) -> float | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from statewise.envs.suites import PAPER_SUITES
 from statewise.report.groups import Group
 from statewise.report.paper import (
     NAMES,
@@ -22,6 +24,9 @@ TRPO_FACTOR = 1.5
 """Our TRPO is the paper's if its costs are within this factor."""
 LEARNED_SHARE = 0.5
 """A method learned a suite if it has this share of the paper's TRPO's return."""
+TASK_SETTINGS = ("continuing", "cost_limit")
+"""Settings that ask for something else than the paper does. The others change how it is learned, or,
+like `compact`, nothing: what they come to may be held against the paper."""
 
 TITLES = {
     "learned": "some method learns",
@@ -130,6 +135,11 @@ def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group]) -> Check:
         return Check(key, None, "no finished rival with the same settings to compare SCPO with")
     lower = sorted((v, name) for name, v in theirs.items() if v < ours)
     what = _WORDS[metric]
+    unknown = [g.name for g in rivals if g.name not in theirs]
+    if not lower and unknown:
+        return Check(
+            key, None, f"the {what} of {', '.join(unknown)} is not known: no episode ended"
+        )
     if not lower:
         value, name = min((v, name) for name, v in theirs.items())
         return Check(key, True, f"SCPO's {what} is the lowest: {number(ours)}, next {name} with "
@@ -150,11 +160,10 @@ def _price(scpo: Group | None, name: str, rivals: Sequence[Group]) -> str:
 def _at_most_paper(metric: str, scpo: Group | None) -> Check:
     key = f"{metric}_paper"
     ours = scpo.mean("last", metric) if scpo else None
-    theirs = paper_value(scpo.suite, "scpo", metric) if scpo else None
+    theirs = paper_value(scpo.suite, "scpo", metric) if scpo and not _changed_task(scpo) else None
     if scpo is None or ours is None or theirs is None:
-        return Check(
-            key, None, "nothing to compare: no finished SCPO, or not in the paper's tables"
-        )
+        return Check(key, None, "nothing to compare: no finished SCPO, no episode that ended, not in "
+                                "the paper's tables, or another task than the paper's")  # fmt: skip
     verdict = ours <= theirs
     words = "is at most" if verdict else "is above"
     return Check(key, verdict, f"SCPO's {_WORDS[metric]} {words} the paper's: {number(ours)} "
@@ -178,19 +187,24 @@ def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
 
 def _trpo_as_paper(trpo: Group | None) -> Check:
     """Whether the environment and the budget are the paper's, judged by the plain method."""
-    if trpo is None or (trpo.suite, "trpo") not in paper_results():
-        return Check("trpo", None, "no finished TRPO, or not in the paper's tables")
-    apart = []
+    if trpo is None or (trpo.suite, "trpo") not in paper_results() or _changed_task(trpo):
+        return Check("trpo", None, "no finished TRPO, not in the paper's tables, or another task "
+                                   "than the paper's")  # fmt: skip
+    apart, unknown = [], []
     for metric in ("return", "episode_cost", "cost_rate"):
         ours, theirs = trpo.mean("last", metric), paper_value(trpo.suite, "trpo", metric)
+        word = _WORDS.get(metric, "return")
         if ours is None or theirs is None:
+            unknown.append(word)
             continue
         near = theirs / TRPO_FACTOR <= ours <= theirs * TRPO_FACTOR
         if metric == "return":
             near = ours >= RETURN_SHARE * theirs
         if not near:
-            word = _WORDS.get(metric, "return")
             apart.append(f"{word} {number(ours)} against {paper_text(trpo.suite, 'trpo', metric)}")
+    if not apart and unknown:
+        return Check("trpo", None, f"TRPO's {' and '.join(unknown)} of the last epoch is not known: "
+                                   f"no episode ended in it")  # fmt: skip
     if not apart:
         return Check("trpo", True, "TRPO lands on the paper's TRPO: at least 95 % of its return, "
                                    "costs within a factor of 1.5.")  # fmt: skip
@@ -203,20 +217,27 @@ def _learned(suite: str, groups: Sequence[Group]) -> Check:
     if not groups:
         return Check("learned", None, "no finished run")
     known = paper_value(suite, "trpo", "return")
-    did = [g.name for g in groups if _group_learned(g, known)]
-    failed = [g.name for g in groups if g.name not in did]
+    learned = {g.name: _group_learned(g, None if _changed_task(g) else known) for g in groups}
+    did, failed, unknown = (
+        [n for n, verdict in learned.items() if verdict is v] for v in (True, False, None)
+    )
+    if not did and unknown:
+        return Check("learned", None, f"not known, since too few episodes ended: whether "
+                                      f"{', '.join(unknown)} learned the suite")  # fmt: skip
     if not did:
-        best = max((v for g in groups if (v := g.mean("late", "return")) is not None), default=0.0)
+        best = max(v for g in groups if (v := g.mean("late", "return")) is not None)
         return Check("learned", False, f"No method learned this suite: the best return over the "
                                        f"last 5 % of epochs is {number(best)}.")  # fmt: skip
     but = f" Not: {', '.join(failed)}." if failed else ""
+    but += f" Not known, since too few episodes ended: {', '.join(unknown)}." if unknown else ""
     return Check("learned", True, f"{len(did)} of {len(groups)} methods learned the suite.{but}")
 
 
-def _group_learned(group: Group, paper_return: float | None) -> bool:
+def _group_learned(group: Group, paper_return: float | None) -> bool | None:
+    """None where no episode ended that would tell."""
     late = group.mean("late", "return")
     if late is None:
-        return False
+        return None
     if paper_return is not None:
         return late >= LEARNED_SHARE * paper_return
     starts = [
@@ -224,19 +245,29 @@ def _group_learned(group: Group, paper_return: float | None) -> bool:
         for run in group.counted
         if run.summary.early_return is not None
     ]
-    return bool(starts) and late > sum(starts) / len(starts)
+    return late > sum(starts) / len(starts) if starts else None
+
+
+def _changed_task(group: Group) -> dict[str, Any]:
+    """The settings for which the group is not held against the paper's numbers."""
+    return {name: group.changed[name] for name in TASK_SETTINGS if name in group.changed}
 
 
 def _limits(suite: str, groups: Sequence[Group], mains: dict[str, Group]) -> list[str]:
     found = []
     paper = paper_steps(suite)
     short = sorted({g.steps for g in mains.values() if g.steps < 0.99 * paper})
-    if short:
+    if short and suite in PAPER_SUITES:
         span = " to ".join(dict.fromkeys(_millions(s) for s in (short[0], short[-1])))
         found.append(f"Fewer steps than the paper: {span} of {_millions(paper)} million.")
     few = [g.name for g in mains.values() if len(g.counted) < SEEDS]
     if few:
         found.append(f"Fewer seeds than the paper's {SEEDS}: {', '.join(few)}.")
+    other = [f"{g.name} ({', '.join(f'{k}={v}' for k, v in changed.items())})"
+             for g in mains.values() if (changed := _changed_task(g))]  # fmt: skip
+    if other:
+        found.append(f"Another task than the paper's, so not held against its numbers: "
+                     f"{', '.join(other)}.")  # fmt: skip
     absent = [name for algo, name in NAMES.items() if algo not in mains]
     if absent:
         found.append(f"No finished run of {', '.join(absent)}.")

@@ -6,19 +6,14 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from statewise.algos import ALGORITHMS
 from statewise.envs.suites import PAPER_SUITES
-from statewise.report.data import Array, RunData
+from statewise.report.data import Array, RunData, default_settings, settings_of
 from statewise.report.paper import NAMES
 from statewise.report.summary import WHOLE
-from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
-
-_NOT_COMPARED = INCIDENTAL | {"suite", "algo", "seed"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +94,7 @@ def group_runs(runs: Sequence[RunData]) -> list[Group]:
     """All groups: suites in the paper's order, in each the algorithms in the paper's order."""
     by_label: dict[tuple[str, str], dict[str, list[RunData]]] = {}
     for run in runs:
-        key = json.dumps(_settings(run), sort_keys=True)
+        key = json.dumps(settings_of(run), sort_keys=True)
         by_label.setdefault((run.suite, run.label), {}).setdefault(key, []).append(run)
     groups = []
     for (suite, label), kinds in by_label.items():
@@ -147,27 +142,9 @@ def command(group: Group) -> str:
 # Settings --------------------------------------------------------------------------------------
 
 
-def _settings(run: RunData) -> dict[str, dict[str, Any]]:
-    """What decides the result of a run, but for its seed; an old run lacks the newest settings."""
-    train, own = _defaults(run.suite, run.algo)
-    train = train | EARLIER | run.config["train"]
-    train = {k: v for k, v in train.items() if k not in _NOT_COMPARED}
-    return {"algo": {"algo": run.algo}, "train": train, "own": own | run.config["algorithm"]}
-
-
-@cache
-def _defaults(suite: str, algo: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The default settings for a suite and an algorithm, as `config.json` would have them."""
-    train = dataclasses.asdict(TrainSettings(suite, algo="trpo", device="cpu").resolved())
-    kind = ALGORITHMS.get(algo)
-    own = dataclasses.asdict(kind.settings_class()) if kind is not None else {}
-    as_written: tuple[dict[str, Any], dict[str, Any]] = tuple(json.loads(json.dumps([train, own])))
-    return as_written
-
-
 def _changed(run: RunData) -> dict[str, Any]:
-    train, own = _defaults(run.suite, run.algo)
-    given = _settings(run)
+    train, own = default_settings(run.suite, run.algo)
+    given = settings_of(run)
     kept = {k: v for k, v in given["train"].items() if k not in train or train[k] != v}
     return kept | {k: v for k, v in given["own"].items() if k not in own or own[k] != v}
 
@@ -181,7 +158,7 @@ def _differing(kinds: list[dict[str, dict[str, Any]]]) -> list[str]:
 
 def _group(suite: str, label: str, runs: list[RunData], differing: list[str]) -> Group:
     first = runs[0]
-    settings = _settings(first)
+    settings = settings_of(first)
     task = {k: v for k, v in settings["train"].items() if k != "device"}
     flat = {k: v for part in settings.values() for k, v in part.items()}
     name = NAMES.get(label, label) if label == first.algo else label

@@ -13,7 +13,7 @@ def markdown(report: Report) -> str:
     """The whole Markdown document."""
     parts = [
         f"# Report of {report.run_count} runs",
-        report.lead,
+        plain(report.lead),
         "[The page](index.html) has the same with curves to read and tables to sort.",
         "## Summary",
         *_list("**About the input**", report.flags),
@@ -41,18 +41,24 @@ def table_markdown(table: Table) -> str:
     lines = [f"| {' | '.join(names)} |", f"| {' | '.join(rules)} |"]
     rows = [*table.rows, *([table.footer] if table.footer else [])]
     lines += [f"| {' | '.join(_cell(cell) for cell in row.cells)} |" for row in rows]
-    return "\n\n".join([f"**{table.caption}**", "\n".join(lines), *table.notes])
+    notes = map(plain, table.notes)
+    return "\n\n".join([f"**{plain(table.caption)}**", "\n".join(lines), *notes])
+
+
+def plain(text: str) -> str:
+    """Prose in which a name with a `<` stays a name."""
+    return text.replace("<", "\\<")
 
 
 def _suite(suite: SuiteReport) -> list[str]:
     holds = [check.text for check in suite.findings.checks if check.verdict]
     return [
-        f"## {suite.name}",
+        f"## {_escape(suite.name)}",
         *_list("**Does not reproduce**", (check.text for check in suite.findings.failures)),
         *_list("**Holds**", holds),
         *_list("**Limits**", suite.findings.limits),
         suite.notes,
-        f"![Curves of {suite.name}]({suite.picture})",
+        f"![Curves of {_escape(suite.name)}]({suite.picture})",
         *(table_markdown(table) for table in (*suite.tables, suite.seeds)),
     ]
 
@@ -63,18 +69,18 @@ def _failures(report: Report) -> list[str]:
 
 
 def _list(title: str, lines: Iterable[str]) -> list[str]:
-    items = [f"- {line}" for line in lines]
+    items = [f"- {plain(line)}" for line in lines]
     return [title, "\n".join(items)] if items else []
 
 
 def _cell(cell: Cell) -> str:
     text = _escape(cell.text)
     if cell.strip is not None and cell.hint:
-        text += f"; {cell.hint}"
+        text += f"; {_escape(cell.hint)}"
     if cell.tone == "paper":
         return f"*{text}*"
     return f"`{cell.text}`" if cell.tone == "code" else text
 
 
 def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
+    return plain(text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_"))

@@ -5,11 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from typing import Any
 
 from markdown_it import MarkdownIt
 
+
+def _image(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    """An image that is in the text itself; of any other its name and address: the page stands alone."""
+    address = str(tokens[index].attrs["src"])
+    if address.startswith("data:"):
+        return str(renderer.image(tokens, index, options, env))
+    name = renderer.renderInlineAsText(tokens[index].children, options, env)
+    return escape(f"{name} ({address})" if name else address)
+
+
 _RENDERER = MarkdownIt("commonmark", {"html": False}).enable("table")
+_RENDERER.add_render_rule("image", _image)
 
 
 @dataclass(frozen=True)
@@ -28,10 +41,18 @@ def read_notes(path: Path | None, suites: Sequence[str]) -> Notes:
         return Notes("", {}, ())
     if not path.is_file():
         raise ValueError(f"the notes file {path} does not exist")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"the notes file {path} is not UTF-8 ({error}): save it as UTF-8"
+        ) from None
+    # Not every line with a # is a heading: some are in code.
+    headings = {t.map[0] for t in _RENDERER.parse(text) if t.type == "heading_open" and t.map}
     parts: dict[str, list[str]] = {"": []}
     here, unknown = "", []
-    for line in path.read_text().splitlines():
-        heading = re.fullmatch(r"##?\s+(\S+)\s*", line)
+    for number, line in enumerate(text.split("\n")):
+        heading = re.fullmatch(r"##?\s+(\S+)\s*", line) if number in headings else None
         if heading and heading[1] in suites:
             here = heading[1]
             parts.setdefault(here, [])

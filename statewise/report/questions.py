@@ -26,6 +26,7 @@ from statewise.report.build import picture
 from statewise.report.content import Section
 from statewise.report.data import Array, RunData, read_runs
 from statewise.report.groups import Group, group_runs
+from statewise.report.markdown import plain
 from statewise.report.paper import NAMES, SEEDS, paper_steps
 from statewise.report.table import number
 from statewise.report.variants import DEPARTURES, LAGRANGIAN, SUBSAMPLED, VARIANT
@@ -74,10 +75,13 @@ class Answer:
         return pictures.save(self.question.draw(self.data), folder / self.question.key)
 
 
-def find_answers(roots: Sequence[Path]) -> list[Answer]:
-    """What the runs in some folders answer; else what was written down there before."""
+def find_answers(roots: Sequence[Path], left_out: list[str] | None = None) -> list[Answer]:
+    """What the runs in some folders answer; else what was written down there before.
+
+    left_out: as in `read_dumps`.
+    """
     groups = group_runs(read_runs(roots).runs)
-    return answers(groups, read_dumps(roots))
+    return answers(groups, read_dumps(roots, left_out))
 
 
 def answers(groups: Sequence[Group], dumps: Mapping[str, Data]) -> list[Answer]:
@@ -92,18 +96,36 @@ def answers(groups: Sequence[Group], dumps: Mapping[str, Data]) -> list[Answer]:
     return found
 
 
-def read_dumps(roots: Sequence[Path]) -> dict[str, Data]:
-    """What `write_answers` left in some folders, or in ones named `questions` within them."""
-    keys = {question.key for question in QUESTIONS}
+def read_dumps(roots: Sequence[Path], left_out: list[str] | None = None) -> dict[str, Data]:
+    """What `write_answers` left in some folders, or in ones named `questions` within them.
+
+    left_out: is given a sentence for each file that cannot be used; without it, one is a ValueError.
+    """
+    by_key = {question.key: question for question in QUESTIONS}
     dumps = {}
-    for root in roots:
-        for path in [*root.glob("*.json"), *sorted(root.rglob(f"{FOLDER}/*.json"))]:
-            if path.stem in keys:
-                try:
-                    dumps[path.stem] = json.loads(path.read_text())
-                except json.JSONDecodeError as error:
-                    raise ValueError(f"{path} is damaged ({error}): draw its figure anew") from None
+    found = [p for r in roots for p in (*r.glob("*.json"), *sorted(r.rglob(f"{FOLDER}/*.json")))]
+    for path in dict.fromkeys(found):
+        if path.stem not in by_key:
+            continue
+        try:
+            dumps[path.stem] = _read_dump(path, by_key[path.stem])
+        except ValueError as error:
+            if left_out is None:
+                raise
+            left_out.append(str(error))
     return dumps
+
+
+def _read_dump(path: Path, question: Question) -> Data:
+    """Numbers that the question's figure can be drawn from; others raise ValueError."""
+    try:
+        data: Data = json.loads(path.read_text())
+        question.caption(data)
+        question.draw(data)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        why = str(error) if isinstance(error, ValueError) else "it lacks numbers of its figure"
+        raise ValueError(f"{path} is damaged ({why}): remove it, or draw its figure anew") from None
+    return data
 
 
 def write_answers(found: Sequence[Answer], folder: Path) -> None:
@@ -113,15 +135,21 @@ def write_answers(found: Sequence[Answer], folder: Path) -> None:
         write_atomically(folder / f"{answer.question.key}.json", text.encode())
 
 
-def questions_section(found: Sequence[Answer], folder: Path) -> list[Section]:
-    """The part of a report, its figures drawn into `folder`; nothing if there is no answer."""
-    if not found:
+def questions_section(
+    found: Sequence[Answer], folder: Path, left_out: Sequence[str] = ()
+) -> list[Section]:
+    """The part of a report, its figures drawn into `folder`; nothing if there is nothing to say.
+
+    left_out: sentences about what cannot be shown.
+    """
+    if not found and not left_out:
         return []
-    html, text, files = [], [], []
+    html = [f"<p>Left out: {escape(line)}</p>" for line in left_out]
+    text, files = [plain(f"Left out: {line}") for line in left_out], []
     for answer in found:
         file, title = answer.save(folder), answer.question.title
         html.append(f"<h3>{escape(title)}</h3>{picture(file, answer.caption)[0]}")
-        text.append(f"### {title}\n\n![{title}](pictures/{file.name})\n\n{answer.caption}")
+        text.append(f"### {title}\n\n![{title}](pictures/{file.name})\n\n{plain(answer.caption)}")
         files.append(file)
     return [Section("The paper's questions", "\n".join(html), "\n\n".join(text), tuple(files))]
 
@@ -455,7 +483,9 @@ def _extents(curves: Sequence[Data], suite: str = "", by: str = "name") -> str:
 
 
 def _millions(steps: int) -> str:
-    return f"{round(steps / 1e6, 2):g} million"
+    """Two decimals, or two digits of fewer than 100,000 steps: never 0 of some."""
+    short = round(steps / 1e6, 2) if steps >= 100_000 else float(f"{steps / 1e6:.2g}")
+    return f"{short:.6f}".rstrip("0").rstrip(".") + " million"
 
 
 def _short(values: Array) -> list[float | None]:

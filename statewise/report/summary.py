@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import mmap
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,41 @@ LATE = 0.05
 """Share of the epochs, the last ones, over which the steadier numbers are taken."""
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number that a float can hold."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def _is_count(value: Any) -> bool:
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and is_number(value) and value >= 0
+    )
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "int": _is_count,
+    "positive int": lambda v: _is_count(v) and v > 0,
+    "float": is_number,
+    "float | None": lambda v: v is None or is_number(v),
+    "str": lambda v: isinstance(v, str),
+    "dict": lambda v: isinstance(v, dict),
+    "list[str]": lambda v: isinstance(v, list) and all(isinstance(x, str) for x in v),
+    "Values": lambda v: isinstance(v, dict) and all(x is None or is_number(x) for x in v.values()),
+    "tuple[Channel, ...]": lambda v: isinstance(v, list),
+}
+
+
+def check(content: Any, kinds: Mapping[str, str], what: str) -> None:
+    """Raise ValueError unless this is a JSON object with these fields, each of its kind."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{what} is {content!r:.40}, not an object")
+    if missing := set(kinds) - set(content):
+        raise ValueError(f"{what} lacks {', '.join(sorted(missing))}")
+    for name, kind in kinds.items():
+        if not _KINDS[kind](content[name]):
+            raise ValueError(f"{what} has {name} {content[name]!r:.40}, not {kind}")
+
+
 @dataclass(frozen=True)
 class Channel:
     """One constraint over the episodes that ended in the late epochs."""
@@ -37,6 +73,12 @@ class Channel:
     """Its standard deviation over episodes; None without the episodes on disk"""
     worst_cost: float | None
     """The largest of all; None without the episodes on disk"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.violations <= self.episodes:
+            raise ValueError(
+                f"{self.violations} of {self.episodes} episodes violate {self.name:.40}"
+            )
 
 
 @dataclass(frozen=True)
@@ -66,26 +108,43 @@ class RunSummary:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> RunSummary:
-        known = {f.name for f in dataclasses.fields(cls)}
-        if missing := known - set(content):
-            raise ValueError(f"the summary lacks {', '.join(sorted(missing))}")
-        fields = {k: v for k, v in content.items() if k in known}
-        return cls(**fields | {"channels": tuple(Channel(**c) for c in content["channels"])})
+        """From `as_dict`; fields of a newer version are passed over."""
+        fields = _fields(cls, content, "the summary")
+        channels = tuple(Channel(**_fields(Channel, c, "a channel")) for c in fields["channels"])
+        return cls(**fields | {"channels": channels})
+
+
+def _fields(cls: type, content: Any, what: str) -> dict[str, Any]:
+    """What a dataclass is made of, of the kinds that it names."""
+    kinds = {f.name: str(f.type) for f in dataclasses.fields(cls)}
+    check(content, kinds, what)
+    return {name: content[name] for name in kinds}
 
 
 def summarise(
     metrics: Metrics, epochs: int, cost_names: Sequence[str], episodes: Path
-) -> RunSummary:
-    """The summary of a run with at least one epoch. `epochs`: how many it was to have."""
+) -> tuple[RunSummary, list[str]]:
+    """The summary of a run with at least one epoch, and what is wrong with its episodes.
+
+    metrics: in the order of the epochs. epochs: how many it was to have.
+    """
     last = metrics[-1]
     window = max(1, math.ceil(LATE * epochs))
-    late, early = metrics[-window:], metrics[:window]
-    tail = _late_episodes(episodes, late[0]["epoch"], [f"max_cost_{n}" for n in cost_names])
+    late = [m for m in metrics if m["epoch"] > last["epoch"] - window]
+    early = [m for m in metrics if m["epoch"] <= window]
+    notes = []
+    try:
+        tail = _late_episodes(episodes, metrics, late, [f"max_cost_{n}" for n in cost_names])
+    except (OSError, ValueError) as error:
+        tail = {}
+        notes.append(
+            f"episodes.csv cannot be used ({error}): no spread over episodes, no worst episode"
+        )
     late_values = {key: _over_episodes(late, key) for key in EPISODE_METRICS}
     # Not the running rate, which would hide what these epochs are like.
     late_values["epoch_cost_rate"] = _mean([m.get("epoch_cost_rate") for m in late])
     late_values["cost_rate"] = last.get("cost_rate")
-    return RunSummary(
+    summary = RunSummary(
         epochs_done=last["epoch"],
         steps=last["steps"],
         last={key: last.get(key) for key in WHOLE},
@@ -101,6 +160,7 @@ def summarise(
         gpu_memory_mib=_largest(metrics, "gpu_memory_mib"),
         sim_faults=int(last.get("sim_faults") or 0),
     )
+    return summary, notes
 
 
 def _channel(name: str, late: Metrics, largest: np.ndarray | None) -> Channel:
@@ -133,26 +193,42 @@ def _largest(metrics: Metrics, key: str) -> float | None:
     return max((m[key] for m in metrics if m.get(key) is not None), default=None)
 
 
-def _late_episodes(path: Path, first_epoch: int, columns: list[str]) -> dict[str, np.ndarray]:
-    """Columns of the episodes from `first_epoch` on; nothing if they are not on disk.
+def _late_episodes(
+    path: Path, metrics: Metrics, late: Metrics, columns: list[str]
+) -> dict[str, np.ndarray]:
+    """Columns of the episodes of the late epochs; ValueError if they are not all there.
 
     The file may be long, so it is read from its end.
     """
-    if not path.is_file() or path.stat().st_size == 0:
+    wanted = {m["epoch"] for m in late if m.get("episodes")}
+    if not wanted or not columns:
         return {}
+    if not path.is_file():
+        raise ValueError("it is missing")
+    if path.stat().st_size == 0:
+        raise ValueError("it is empty")
+    before = [m["epoch"] for m in metrics if m.get("episodes") and m["epoch"] < min(wanted)]
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        header = content[: content.find(b"\n")].decode().strip().split(",")
-        start = -1
-        for epoch in range(first_epoch - 1, -1, -1):  # an epoch may have no episode
-            start = content.rfind(b"\n%d," % epoch)
-            if start >= 0:
-                break
-        tail = content[max(start, 0) :].decode()
-    whole = tail[: tail.rfind("\n")].splitlines()[1:]  # the first belongs to the epoch before
-    rows = [line.split(",") for line in whole]
-    rows = [row for row in rows if len(row) == len(header) and int(row[0]) >= first_epoch]
-    found = [name for name in columns if name in header]
-    return {
-        name: np.array([float(row[header.index(name)]) for row in rows], dtype=float)
-        for name in found
+        header = content[: content.find(b"\n") + 1].decode().strip().split(",")
+        start = content.rfind(b"\n%d," % before[-1]) if before else -1
+        tail = content[start + 1 :].decode()
+    if lacking := {"epoch", *columns} - set(header):
+        raise ValueError(f"its header lacks {', '.join(sorted(lacking))}")
+    lines = tail.split("\n")  # the first belongs to the epoch before, or is the header
+    rows, rest = [line.split(",") for line in lines[1:-1]], lines[-1]
+    for row in rows:
+        if len(row) != len(header) or not row[0].isdecimal():
+            raise ValueError(f"it has a damaged row, {','.join(row)!r:.60}")
+    epochs = [int(row[0]) for row in rows]
+    if absent := wanted - set(epochs):
+        raise ValueError(f"it lacks the episodes of epoch {min(absent)}")
+    if rest and epochs[-1] <= max(wanted):
+        raise ValueError("it is cut short")
+    chosen = [row for row, epoch in zip(rows, epochs, strict=True) if epoch in wanted]
+    found = {
+        name: np.array([float(row[header.index(name)]) for row in chosen], dtype=float)
+        for name in columns
     }
+    if not all(np.isfinite(values).all() for values in found.values()):
+        raise ValueError("it has costs that are no numbers")
+    return found

@@ -116,4 +116,6 @@ def duration(seconds: float) -> str:
 
 def _decimals(value: float, digits: int) -> int:
     """Decimals that show so many significant digits."""
-    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+    if value == 0 or not math.isfinite(value):
+        return 0
+    return max(0, digits - 1 - math.floor(math.log10(abs(value))))

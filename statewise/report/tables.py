@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from statewise.core.statistics import Interval, rate_interval
-from statewise.report.data import Array
+from statewise.report.data import Array, RunData
 from statewise.report.groups import Group
 from statewise.report.paper import METRICS, paper_text, paper_value
 from statewise.report.summary import Channel
@@ -68,17 +68,21 @@ def safety_table(groups: Sequence[Group]) -> Table:
         Column("95 % interval", help="exact (Clopper-Pearson), episodes of all seeds together"),
         Column("episodes"),
     ]
-    rows = [
-        Row(_safety_cells(group, i), group.own)
-        for group in groups
-        for i in range(len(group.runs[0].summary.channels))
-    ]
+    rows, notes = [], []
+    for group in groups:
+        names = dict.fromkeys(c.name for run in group.counted for c in run.summary.channels)
+        for name in names:
+            found = [(run, _channel(run, name)) for run in group.counted]
+            channels = [channel for _, channel in found if channel is not None]
+            rows.append(Row(_safety_cells(group, channels), group.own))
+            notes += [f"{group.name}: {run.path} has no constraint {name}; not in its row."
+                      for run, channel in found if channel is None]  # fmt: skip
     note = (
         "Episodes that ended in the last 5 % of epochs, actions sampled as in training. Both "
         "intervals over episodes treat them as draws of one policy, though seeds differ and "
         "the policy still moves: read them as lower limits of the uncertainty."
     )
-    return Table("State-wise safety", columns, rows, notes=(note,))
+    return Table("State-wise safety", columns, rows, notes=(note, *notes))
 
 
 def resources_table(groups: Sequence[Group]) -> Table:
@@ -188,8 +192,12 @@ def pooled(channels: Sequence[Channel]) -> tuple[float, float] | None:
     return mean, math.sqrt(squares / (total - 1) / total)
 
 
-def _safety_cells(group: Group, index: int) -> list[Cell]:
-    channels = [run.summary.channels[index] for run in group.counted]
+def _channel(run: RunData, name: str) -> Channel | None:
+    return next((c for c in run.summary.channels if c.name == name), None)
+
+
+def _safety_cells(group: Group, channels: Sequence[Channel]) -> list[Cell]:
+    """A constraint over the seeds that have it."""
     means = np.array([c.max_cost for c in channels if c.max_cost is not None], dtype=float)
     over_seeds = mean_interval(means)
     over_episodes = pooled(channels)

@@ -51,6 +51,10 @@ class RunFolder:
                 f"the run {path} exists already and is not overwritten. Continue it with "
                 f"`statewise train --resume {path}`, or choose another --seed or --out"
             )
+        if holds_a_run(path):
+            raise RunFolderError(
+                f"{path} holds metrics or checkpoints of a run, but no config.json: move it away"
+            )
         folder = cls(path)
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         _write_json(path / "environment.json", describe_environment())
@@ -69,10 +73,10 @@ class RunFolder:
         return config
 
     def label(self) -> str:
-        """What the run is called: its folder's name in OUT/SUITE/LABEL/seed-SEED, else its algorithm."""
-        path = self.path.resolve()
+        """What the run is called: its folder's name in OUT/SUITE/LABEL/seed-SEED, else as it was then."""
+        path, train = self.path.resolve(), self.config()["train"]
         named = path.name.startswith("seed-")
-        return path.parent.name if named else str(self.config()["train"]["algo"])
+        return path.parent.name if named else str(train.get("label") or train["algo"])
 
     # Writing -------------------------------------------------------------------------------------
 
@@ -147,13 +151,25 @@ class RunFolder:
     def rewind(self, epoch: int) -> None:
         """Drop what was written after `epoch`, which a continued run will write again."""
         self.close()
-        kept = [json.dumps(m) + "\n" for m in self.metrics() if m["epoch"] <= epoch]
+        epochs = [m for m in self.metrics() if m["epoch"] <= epoch]
+        if [m["epoch"] for m in epochs] != list(range(1, epoch + 1)):
+            raise RunFolderError(
+                f"{self.path / 'metrics.jsonl'} lacks epochs that the checkpoint of epoch {epoch} has "
+                f"behind it (it has {len(epochs)}), so the run would go on with a hole: put the file "
+                f"back, or train anew in another folder"
+            )
+        kept = [json.dumps(m) + "\n" for m in epochs]
         checkpoint.write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
         path = self.path / "episodes.csv"
         if path.exists():
             rows = [r for r in path.read_text().splitlines(keepends=True) if r.endswith("\n")]
             kept = rows[:1] + [r for r in rows[1:] if int(r.split(",")[0]) <= epoch]
             checkpoint.write_atomically(path, "".join(kept).encode())
+
+
+def holds_a_run(path: Path) -> bool:
+    """Whether a folder has metrics or checkpoints, with a config.json or without."""
+    return (path / "metrics.jsonl").exists() or bool(checkpoint.latest(path / "checkpoints"))
 
 
 def describe_environment() -> dict[str, Any]:

@@ -1,0 +1,379 @@
+"""The report and files that are damaged, missing or at odds: said by name, and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_runs import write_run
+
+from statewise.cli import main
+from statewise.report.content import assemble
+from statewise.report.data import RunData, export_runs, read_runs
+from statewise.report.groups import group_runs
+from statewise.report.markdown import markdown
+from statewise.report.page import page
+from statewise.report.tables import safety_table
+
+RUN = Path("Point-Hazard-8/scpo/seed-0")
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines(keepends=True)
+
+
+def only(root: Path) -> RunData:
+    (run,) = read_runs([root]).runs
+    return run
+
+
+def files_of(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def said(root: Path) -> str:
+    """Everything the page and its twin can say; every table and chart is made for it."""
+    report = assemble(read_runs([root]))
+    page(report)
+    return markdown(report)
+
+
+# Exports never touch a run ----------------------------------------------------------------------
+
+
+def test_an_export_over_the_runs_themselves_is_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs"
+    write_run(runs, algo="cpo", epochs=400)
+    write_run(runs, algo="scpo", epochs=400)
+    before = files_of(runs)
+    command = ["report", str(runs), "--out", str(tmp_path / "report"), "--export", str(runs)]
+    assert main(command) == 2
+    assert "would write over the run it is made from" in capsys.readouterr().err
+    assert files_of(runs) == before
+
+
+def test_an_export_through_a_link_to_the_runs_or_into_one_of_them_is_refused(
+    tmp_path: Path,
+) -> None:
+    run = write_run(tmp_path / "runs")
+    (tmp_path / "link").symlink_to(tmp_path / "runs")
+    before = files_of(tmp_path / "runs")
+    for out in (tmp_path / "link", run, run / "small"):
+        with pytest.raises(ValueError, match="would write over the run"):
+            export_runs([tmp_path / "runs"], out)
+    assert files_of(tmp_path / "runs") == before
+
+
+@pytest.mark.parametrize("kept", ["checkpoints", "episodes.csv", "metrics.jsonl"])
+def test_an_export_never_writes_into_a_run_that_no_export_wrote(tmp_path: Path, kept: str) -> None:
+    write_run(tmp_path / "runs", algo="cpo")
+    write_run(tmp_path / "runs", algo="scpo")
+    other = write_run(tmp_path / "other", algo="scpo")  # the same settings, but not read
+    if kept == "checkpoints":
+        (other / "checkpoints").mkdir()
+        (other / "summary.json").write_text("{}")
+    if kept != "episodes.csv":
+        (other / "episodes.csv").unlink()
+    before = files_of(tmp_path / "other")
+    with pytest.raises(ValueError, match="scpo/seed-0 is a run that no export wrote"):
+        export_runs([tmp_path / "runs"], tmp_path / "other")
+    assert files_of(tmp_path / "other") == before
+
+
+def test_an_export_beside_the_runs_can_be_made_again(tmp_path: Path) -> None:
+    write_run(tmp_path, done=5)
+    (first,) = export_runs([tmp_path], tmp_path / "small")
+    (first / "metrics.jsonl").unlink()  # as if that export had been interrupted
+    assert export_runs([tmp_path], tmp_path / "small") == [first]
+    assert export_runs([tmp_path], tmp_path / "small") == [first]
+    assert only(tmp_path / "small").summary.epochs_done == 5
+
+
+# A summary and metrics that disagree ------------------------------------------------------------
+
+
+def test_metrics_that_go_beyond_the_summary_count_and_it_is_said(tmp_path: Path) -> None:
+    write_run(tmp_path / "part", done=7)
+    (part,) = export_runs([tmp_path / "part"], tmp_path / "small")
+    run = write_run(tmp_path / "runs", epoch=lambda n: {"return": float(n)})
+    (run / "summary.json").write_bytes((part / "summary.json").read_bytes())
+    found = only(tmp_path / "runs")
+    assert found.finished and found.summary.last["return"] == 20.0
+    assert found.notes == (
+        "summary.json is of 7 epochs, but metrics.jsonl has 20: the metrics count",
+    )
+
+
+def test_exported_metrics_cut_at_a_line_end_are_said(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs")
+    (small,) = export_runs([tmp_path / "runs"], tmp_path / "small")
+    path = small / "metrics.jsonl"
+    path.write_text("".join(lines_of(path)[:15]))
+    note = "metrics.jsonl ends at epoch 15, but summary.json is of 20: the curves end too early"
+    assert only(tmp_path / "small").notes == (note,)
+    assert note in said(tmp_path / "small")
+
+
+def test_the_export_of_an_unfinished_long_run_is_whole(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", epochs=1000, done=33)  # 33 is not on the grid of its curves
+    export_runs([tmp_path / "runs"], tmp_path / "small")
+    assert only(tmp_path / "small").notes == ()
+
+
+# The same seed twice ----------------------------------------------------------------------------
+
+
+def test_a_copy_that_lacks_newer_settings_is_the_same_seed(tmp_path: Path) -> None:
+    write_run(tmp_path / "new")
+    old = write_run(tmp_path / "old", done=5)
+    change(old / "config.json", lambda c: (c["train"].pop("compact"), c["algorithm"].popitem()))
+    reading = read_runs([tmp_path])
+    assert [run.path for run in reading.runs] == [tmp_path / "new" / RUN]
+    assert reading.notes == (
+        f"{tmp_path / 'old' / RUN}: same settings and seed as {tmp_path / 'new' / RUN}; counted once",
+    )
+
+
+# Nothing is dropped in silence ------------------------------------------------------------------
+
+
+def test_metrics_without_settings_are_named(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0)
+    (write_run(tmp_path, seed=1) / "config.json").unlink()
+    (write_run(tmp_path, seed=2) / "config.json").write_text("{}")
+    reading = read_runs([tmp_path])
+    assert [run.seed for run in reading.runs] == [0]
+    without, empty = reading.notes
+    assert without.endswith("seed-1: metrics.jsonl is there, but no config.json; left out")
+    assert empty.endswith("seed-2: config.json lacks algorithm, train; left out")
+
+
+def test_linked_suites_and_runs_are_found_once_and_loops_end(tmp_path: Path) -> None:
+    write_run(tmp_path / "disk", algo="cpo")
+    write_run(tmp_path / "disk", algo="scpo")
+    root = tmp_path / "runs"
+    (root / "Linked").mkdir(parents=True)
+    (root / "Linked/cpo").symlink_to(tmp_path / "disk/Point-Hazard-8/cpo")
+    (root / "suite").symlink_to(tmp_path / "disk/Point-Hazard-8")
+    (root / "back").symlink_to(root)
+    (root / "nowhere").symlink_to(tmp_path / "gone")
+    reading = read_runs([root])
+    assert sorted(run.algo for run in reading.runs) == ["cpo", "scpo"]
+    assert reading.notes == ()
+
+
+@pytest.mark.parametrize("junk", [b"\x00\xff\x80", b"\x00\xff\x80\n\xfe\n"])
+def test_junk_for_metrics_is_damage_and_not_a_run_that_has_just_begun(
+    tmp_path: Path, junk: bytes
+) -> None:
+    write_run(tmp_path, seed=0)
+    (write_run(tmp_path, seed=1) / "metrics.jsonl").write_bytes(junk)
+    (note,) = read_runs([tmp_path]).notes
+    assert "seed-1: metrics.jsonl is damaged in line 1" in note and "left out" in note
+    assert "no whole epoch yet" not in note
+
+
+def test_missing_and_repeated_epochs_are_said(tmp_path: Path) -> None:
+    path = write_run(tmp_path, epoch=lambda n: {"return": float(n)}) / "metrics.jsonl"
+    lines = lines_of(path)
+    again = lines[8].replace('"return": 9.0', '"return": 90.0')
+    path.write_text("".join([lines[0], *lines[5:9], again, *lines[10:]]))
+    run = only(tmp_path)
+    assert run.notes == (
+        "metrics.jsonl has epoch 9 more than once: the last of each counts",
+        "metrics.jsonl lacks epochs 2 to 5, 10",
+    )
+    assert run.curve_epochs == (1, *range(6, 10), *range(11, 21))
+    assert run.curves["return"][4] == 90.0
+    assert "metrics.jsonl lacks epochs 2 to 5, 10" in said(tmp_path)
+
+
+def test_the_last_5_percent_are_epochs_and_not_lines(tmp_path: Path) -> None:
+    path = write_run(tmp_path, epochs=40, epoch=lambda n: {"return": float(n)}) / "metrics.jsonl"
+    lines = lines_of(path)
+    path.write_text("".join([*lines[:30], lines[39]]))  # of the last two epochs one is there
+    assert only(tmp_path).summary.late["return"] == 40.0
+
+
+# Episodes ---------------------------------------------------------------------------------------
+
+
+def cut_in_a_row(text: bytes) -> bytes:
+    return text[:-5]
+
+
+def cut_at_a_line(text: bytes) -> bytes:
+    return b"".join(text.splitlines(keepends=True)[:-10])
+
+
+def a_bad_row(text: bytes) -> bytes:
+    return text + b"20,high,0\n"
+
+
+def text_for_a_cost(text: bytes) -> bytes:
+    return text + b"20,2.5,0.5,high,80,1,0\n"
+
+
+def no_number_for_a_cost(text: bytes) -> bytes:
+    return text + b"20,2.5,0.5,nan,80,1,0\n"
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (cut_in_a_row, "it is cut short"),
+        (cut_at_a_line, "it lacks the episodes of epoch 20"),
+        (lambda text: b"", "it is empty"),
+        (lambda text: text[:20], "its header lacks epoch, max_cost_hazard"),
+        (lambda text: text + b"\xff\xfe", "can't decode byte 0xff"),
+        (a_bad_row, "it has a damaged row, '20,high,0'"),
+        (text_for_a_cost, "could not convert string to float: 'high'"),
+        (no_number_for_a_cost, "it has costs that are no numbers"),
+    ],
+)
+def test_damaged_episodes_are_said_and_only_their_numbers_are_missing(
+    tmp_path: Path, damage: Callable[[bytes], bytes], reason: str
+) -> None:
+    path = write_run(tmp_path / "runs") / "episodes.csv"
+    path.write_bytes(damage(path.read_bytes()))
+    run = only(tmp_path / "runs")
+    (note,) = run.notes
+    assert note.startswith("episodes.csv cannot be used (") and reason in note
+    (channel,) = run.summary.channels
+    assert (channel.max_cost, channel.max_cost_std, channel.worst_cost) == (0.1, None, None)
+    assert reason in said(tmp_path / "runs")
+
+
+def test_episodes_that_are_not_there_are_said_unless_an_export_needs_none(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", episodes=False)
+    (note,) = only(tmp_path / "runs").notes
+    assert "episodes.csv cannot be used (it is missing)" in note
+    write_run(tmp_path / "whole")
+    export_runs([tmp_path / "whole"], tmp_path / "small")
+    assert only(tmp_path / "small").notes == ()
+
+
+def test_no_episodes_are_expected_where_none_ended(tmp_path: Path) -> None:
+    none = {"episodes": 0, "return": None, "max_cost_hazard": None, "violation_rate_hazard": None}
+    write_run(tmp_path, epoch=lambda n: none, episodes=False)
+    assert only(tmp_path).notes == ()
+
+
+# One bad run does not end the report ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (lambda c: c.update(train=None), "config.json has train None, not dict"),
+        (lambda c: c.update(algorithm=None), "config.json has algorithm None, not dict"),
+        (lambda c: c.update(spec=None), "config.json has spec None, not dict"),
+        (lambda c: c["spec"].update(cost_names=[1]), "config.json has cost_names [1]"),
+        (lambda c: c["train"].pop("seed"), "config.json lacks seed"),
+        (lambda c: c["train"].update(steps_per_epoch=0), "has steps_per_epoch 0, not positive int"),
+        (lambda c: c["train"].update(steps="many"), "has steps 'many', not positive int"),
+        (lambda c: c["train"].update(seed="1"), "has seed '1', not int"),
+        (lambda c: c["train"].update(device=None), "has device None, not str"),
+    ],
+)
+def test_a_run_with_bad_settings_is_left_out_by_name(
+    tmp_path: Path, edit: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    write_run(tmp_path, seed=0)
+    change(write_run(tmp_path, seed=1) / "config.json", edit)
+    (note,) = read_runs([tmp_path]).notes
+    assert "scpo/seed-1: config.json" in note and reason in note
+    assert note in said(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (lambda s: s.update(channels=None), "the summary has channels None"),
+        (lambda s: s.update(channels=[None]), "a channel is None, not an object"),
+        (lambda s: s["channels"][0].pop("name"), "a channel lacks name"),
+        (lambda s: s["channels"][0].update(violations=500), "500 of 100 episodes violate hazard"),
+        (lambda s: s.update(notes=None), "the summary has notes None, not list[str]"),
+        (lambda s: s.update(seconds=float("nan")), "the summary has seconds nan, not float"),
+        (lambda s: s["last"].update({"return": float("nan")}), "the summary has last {"),
+        (lambda s: s.update(steps="many"), "the summary has steps 'many', not int"),
+    ],
+)
+def test_a_run_with_a_bad_summary_is_left_out_by_name(
+    tmp_path: Path, edit: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path / "runs", seed=seed)
+    _, second = export_runs([tmp_path / "runs"], tmp_path / "small")
+    change(second / "summary.json", edit)
+    (note,) = read_runs([tmp_path / "small"]).notes
+    assert f"scpo/seed-1: summary.json cannot be used ({reason}" in note
+    assert note in said(tmp_path / "small")
+
+
+def test_fields_of_a_newer_summary_are_passed_over(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs")
+    (small,) = export_runs([tmp_path / "runs"], tmp_path / "small")
+    change(small / "summary.json", lambda s: s["channels"][0].update(newer=1))
+    assert only(tmp_path / "small").summary == only(tmp_path / "runs").summary
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"epoch": 20, "steps": 9, "return": "high"}\n', "has return 'high', not a number"),
+        ('{"epoch": 20, "steps": 9, "return": NaN}\n', "has return nan, not a number"),
+        ('{"epoch": "20", "steps": 9}\n', "has epoch '20', not positive int"),
+        ('{"epoch": 20}\n', "lacks steps"),
+        ("null\n", "is None, not an object"),
+        ("5", "is 5, not an object"),
+    ],
+)
+def test_a_run_with_a_line_that_is_no_epoch_is_left_out_by_name(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    write_run(tmp_path / "runs", seed=0)
+    path = write_run(tmp_path / "runs", seed=1) / "metrics.jsonl"
+    path.write_text("".join([*lines_of(path)[:19], line]))
+    (note,) = read_runs([tmp_path / "runs"]).notes
+    assert f"seed-1: metrics.jsonl, line 20, {reason}; left out" in note
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "report")]) == 0
+
+
+def test_impossible_rates_leave_the_run_out_by_name(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0)
+    write_run(tmp_path, seed=1, epoch=lambda n: {"violation_rate_hazard": 1.5})
+    (note,) = read_runs([tmp_path]).notes
+    assert note.endswith("seed-1: 150 of 100 episodes violate hazard; left out")
+
+
+def test_a_file_that_cannot_be_opened_leaves_its_run_out_by_name(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0)
+    path = write_run(tmp_path, seed=1) / "metrics.jsonl"
+    path.unlink()
+    path.mkdir()
+    (note,) = read_runs([tmp_path]).notes
+    assert "seed-1: " in note and "Is a directory" in note
+
+
+def test_seeds_with_different_constraints_are_in_the_rows_they_have(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0)
+    other = write_run(tmp_path, seed=1)
+    change(other / "config.json", lambda c: c["spec"].update(cost_names=[]))
+    (group,) = group_runs(read_runs([tmp_path]).runs)
+    table = safety_table([group])
+    assert [row.cells[-1].text for row in table.rows] == ["100"]
+    assert table.notes[1:] == (f"SCPO: {other} has no constraint hazard; not in its row.",)
+    change(other / "config.json", lambda c: c["spec"].update(cost_names=["hazard", "pillar"]))
+    assert "has no constraint pillar; not in its row" in said(tmp_path)
