@@ -109,7 +109,7 @@ class EpisodeEstimate:
     episodes: float
     """E: how many episodes the rollout is worth; divide a sum over the rollout by it"""
     length: float
-    """N / E: the mean episode length, never infinite"""
+    """N / E: the mean episode length, never longer than the longest age reached"""
     started: int
     """episodes that start in the rollout"""
     finished: int
@@ -138,9 +138,10 @@ def episode_mean(
     rows, started, finished = ended.numel(), int(first.sum()), int(ended.sum())
     longest = int(age.max()) + 1
     episodes = max(float(started), rows / longest)
+    length = min(rows / episodes, float(longest))  # rounding may not make it longer than any
     total = signal.double().sum((0, 1))
     if value is None or next_value is None:
-        return EpisodeEstimate(total / episodes, episodes, rows / episodes, started, finished)
+        return EpisodeEstimate(total / episodes, episodes, length, started, finished)
 
     tail = torch.where(ended.unsqueeze(-1), torch.zeros_like(next_value), next_value)
     error = total + (tail.double() - value.double()).sum((0, 1))
@@ -152,7 +153,7 @@ def episode_mean(
             "start_value, for instance the critic at the observations of the first reset"
         )
     mean = start_value.double().mean(0) + error / episodes
-    return EpisodeEstimate(mean, episodes, rows / episodes, started, finished)
+    return EpisodeEstimate(mean, episodes, length, started, finished)
 
 
 def started_mean(signal: Tensor, ended: Tensor, age: Tensor, tail_value: Tensor) -> Tensor:

@@ -257,3 +257,11 @@ def test_mean_of_whole_episodes_is_their_plain_average():
         started_mean(signal, ended, age, torch.tensor([[9.0]]).double()),
     ):
         assert estimate.tolist() == [3.5]
+
+
+@pytest.mark.parametrize("rows", [57, 69, 113])
+def test_rounding_makes_no_episode_longer_than_the_longest(rows: int):
+    # 57 / (57 / 100) is more than 100, and a mean above the time limit would end a run.
+    age = torch.full((1, rows), 99)
+    ended = torch.zeros(1, rows, dtype=torch.bool)
+    assert episode_mean(torch.zeros(1, rows, 1), ended, age).length == 100.0
