@@ -26,8 +26,9 @@ FIGURE_EPISODES = 256
 """Episodes of which Figure 1 shows one."""
 POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
 Recording = Callable[[rollouts.Recorded], dict[str, Any]]
-_UNREADABLE = (ValueError, LookupError, TypeError, RuntimeError, ImportError, OSError)
-"""What a damaged policy raises, one of another version, or one whose environment is not here."""
+_UNREADABLE = (ValueError, KeyError, RuntimeError, OSError)
+"""What a damaged policy raises, one whose networks are of another version, or one whose environment is
+not here."""
 
 
 @dataclass(frozen=True)

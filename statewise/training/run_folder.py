@@ -73,7 +73,7 @@ class RunFolder:
         return config
 
     def label(self) -> str:
-        """What the run is called: its folder's name in OUT/SUITE/LABEL/seed-SEED, else as it was then."""
+        """LABEL where the run lies in OUT/SUITE/LABEL/seed-SEED, else what it was trained as."""
         path, train = self.path.resolve(), self.config()["train"]
         named = path.name.startswith("seed-")
         return path.parent.name if named else str(train.get("label") or train["algo"])
