@@ -44,6 +44,7 @@ from statewise.training import api
 from statewise.training.checkpoint import write_atomically
 from statewise.training.loop import TrainSettings
 from statewise.training.policy import load_policy
+from statewise.training.run_folder import check_folder
 from statewise.types import Step
 from statewise.version import __version__
 
@@ -244,6 +245,9 @@ class Report:
         from statewise.report.build import build_report, export_runs
         from statewise.report.questions import find_answers, questions_section, write_answers
 
+        check_folder("--out", self.out)
+        if self.export is not None:
+            check_folder("--export", self.export)
         left_out: list[str] = []
         answers = find_answers(self.runs, left_out)
         for line in left_out:

@@ -55,9 +55,11 @@ def write_run(
     episodes: bool = True,
     environment: dict[str, Any] | None = None,
     train: dict[str, Any] | None = None,
+    longest: int = 0,
     **own: Any,
 ) -> Path:
-    """A run folder with `done` of its `epochs`; `train` and `own` are settings other than defaults."""
+    """A run folder with `done` of its `epochs`; `train` and `own` are settings other than defaults,
+    `longest` the steps after which an episode runs out of time (0: that is not known)."""
     folder = root / suite / (label or algo) / f"seed-{seed}"
     folder.mkdir(parents=True)
     settings = TrainSettings(suite, algo=algo, seed=seed, device="cpu").resolved()
@@ -68,7 +70,7 @@ def write_run(
         "statewise": "0",
         "train": resolved | (train or {}),
         "algorithm": dataclasses.asdict(get_algorithm(algo).settings_class(**own)),
-        "spec": {"name": suite, "cost_names": ["hazard"]},
+        "spec": {"name": suite, "cost_names": ["hazard"], "max_episode_steps": longest},
     }
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "environment.json").write_text(json.dumps(environment or ENVIRONMENT))

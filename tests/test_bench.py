@@ -28,7 +28,7 @@ from statewise.cli import main
 from statewise.envs.suites import PAPER_SUITES
 from statewise.training.lock import RunLockedError, is_locked, lock_run
 from statewise.training.loop import Training
-from statewise.training.run_folder import RunFolder
+from statewise.training.run_folder import RunFolder, RunFolderError
 
 TRAIN: dict[str, Any] = {
     "steps": 3200,
@@ -193,7 +193,7 @@ def test_a_damaged_folder_is_flagged(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{")
     run = grid.open()[0]
-    assert run.state == "conflict" and "damaged" in run.note
+    assert run.state == "damaged" and "damaged" in run.note
 
 
 @pytest.mark.parametrize(
@@ -203,6 +203,7 @@ def test_a_damaged_folder_is_flagged(tmp_path: Path) -> None:
         ("config.json", "[]", "config.json holds"),
         ("config.json", '{"train": null}', "train in config.json holds None"),
         ("metrics.jsonl", "null\n", "metrics.jsonl holds None"),
+        ("metrics.jsonl", "", "metrics.jsonl ends at epoch 0, before epoch-"),
     ],
 )
 def test_damage_of_any_kind_is_flagged_and_nothing_is_written_over_it(
@@ -212,21 +213,23 @@ def test_damage_of_any_kind_is_flagged_and_nothing_is_written_over_it(
     (path,) = (tmp_path / "runs").glob(f"*/scpo/seed-0/{file}")
     path.unlink() if content is None else path.write_text(content)
     (run,) = small_grid(tmp_path / "runs", "scpo").open()
-    assert run.state == "conflict" and said in run.note
+    assert run.state == "damaged" and said in run.note
     if content is None:
         with pytest.raises(ValueError, match=r"no config\.json: move it away"):
             RunFolder.create(path.parent, {})
 
 
 @pytest.mark.parametrize("kept", [0, 9])
-def test_a_run_whose_metrics_were_cut_fails_instead_of_going_on_with_a_hole(
+def test_a_run_whose_metrics_were_cut_is_left_alone_instead_of_going_on_with_a_hole(
     undisturbed: dict[str, Path], tmp_path: Path, kept: int
 ) -> None:
     shutil.copytree(undisturbed["scpo"].parents[2], tmp_path / "runs")
     (path,) = (tmp_path / "runs").glob("*/scpo/seed-0/metrics.jsonl")
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:kept]))
     (run,) = launch(small_grid(tmp_path / "runs", "scpo"), LaunchOptions(jobs=1), quiet)
-    assert run.state == "failed" and "lacks epochs" in run.note
+    assert run.state == "damaged" and f"metrics.jsonl ends at epoch {kept}" in run.note
+    with pytest.raises(RunFolderError, match="lacks epochs"):
+        Training.resume(path.parent)
 
 
 def test_a_run_that_cannot_be_started_hurts_no_other(tmp_path: Path) -> None:
@@ -258,6 +261,22 @@ def test_a_gpu_that_is_not_there_is_missed_before_anything_starts(
     assert main(["bench", "paper", "--device", "cuda", "--out", str(tmp_path / "runs")]) == 2
     assert "needs a GPU" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+    planned = ["bench", "paper", "--device", "cuda", "--dry-run", "--out", str(tmp_path / "runs")]
+    assert main(planned) == 0  # a plan needs none
+
+
+@pytest.mark.parametrize("command", [["bench", "paper", "--out"], ["report", "RUNS", "--out"],
+                                     ["report", "RUNS", "--export"]])  # fmt: skip
+def test_a_place_that_is_no_folder_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "RUNS").mkdir()
+    assert main([*command, "file/there"]) == 2
+    assert "is not a folder; choose another place" in " ".join(capsys.readouterr().err.split())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["RUNS", "file"]
 
 
 def test_a_run_whose_last_epoch_is_not_saved_is_not_finished(

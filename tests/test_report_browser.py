@@ -26,7 +26,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for algo in ALGOS:
             for seed in (0, 1):
                 epoch = learning(algo, seed, EPOCHS)
-                write_run(root / "runs", suite, algo, seed, epochs=EPOCHS, epoch=epoch)
+                write_run(
+                    root / "runs", suite, algo, seed, epochs=EPOCHS, epoch=epoch, longest=1000
+                )
     write_run(root / "runs", "Point-Hazard-8", "pcpo", epochs=EPOCHS, done=40,
               epoch=learning("pcpo", 0, EPOCHS))  # fmt: skip
     return build_report([root / "runs"], root / "report")
@@ -82,6 +84,13 @@ def test_every_curve_is_drawn_with_all_its_points(page: Page) -> None:
     bands = page.eval("document.querySelectorAll('path.band').length")
     assert bands == 2 * 4 * 4
     assert page.eval(f'document.querySelectorAll("{CHART} .theirs").length') >= 3
+
+
+def test_what_is_said_of_episodes_is_shaded_until_one_can_have_run_out_of_time(page: Page) -> None:
+    lines(page, 0)
+    shaded = page.eval("""[...document.querySelectorAll("figure.chart[data-suite='0'] .unsettled")].map(
+      (r) => [r.closest("figure").dataset.metric, r.width.baseVal.value > 4])""")
+    assert shaded == [["return", True], ["episode_cost", True], ["max_cost", True]]
 
 
 def test_a_click_in_the_legend_hides_and_shows_in_all_charts(page: Page) -> None:
@@ -141,7 +150,7 @@ def test_the_switches_change_what_is_drawn(page: Page) -> None:
 
 
 def test_tables_sort_by_number_up_and_down_with_the_unknown_last(page: Page) -> None:
-    table = "#Point-Hazard-1 .charts + .scroll table"
+    table = "#Point-Hazard-1 .charts ~ .scroll table"
     header = f"{table} th:nth-child(5) button"  # episode cost
     page.click(header)
     up = [float(text.split("±")[0]) for text in column(page, table, 4)]

@@ -16,12 +16,14 @@ from statewise.bench import ray_launcher
 from statewise.bench.ablations import draw_figures
 from statewise.cli import main
 from statewise.report import questions as q
+from statewise.report.charts import UNSETTLED
 from statewise.report.content import assemble
 from statewise.report.data import read_runs
-from statewise.report.findings import Check, SuiteFindings, find
+from statewise.report.findings import Check, SuiteFindings, checks_table, find, tally
 from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
 from statewise.report.page import page
+from statewise.report.ranking import rank
 from statewise.training import checkpoint
 
 GOOD = {"return": 2.58, "episode_cost": 0.54, "cost_rate": 0.0071}
@@ -53,6 +55,35 @@ def ablations(*args: str | Path) -> int:
 
 
 # Claims ------------------------------------------------------------------------------------------
+
+
+def test_claims_about_episodes_stay_open_until_one_can_have_run_out_of_time(tmp_path: Path) -> None:
+    for algo in ("scpo", "trpo"):
+        write_run(tmp_path, algo=algo, epoch=lambda _: GOOD, longest=1_000_000)
+    found = findings(tmp_path)
+    judged = {c.key for c in found.checks if c.verdict is not None}
+    assert judged == {"cost_rate_lowest", "cost_rate_paper"}
+    assert any("none can have run out of time before" in limit for limit in found.limits)
+    report = assemble(read_runs([tmp_path]))
+    assert UNSETTLED in page(report)
+
+
+def test_lowest_says_of_how_many_and_fewer_than_nine_are_counted_apart(tmp_path: Path) -> None:
+    for algo, cost in (("scpo", 0.001), ("trpo", 0.002)):
+        write_run(tmp_path, algo=algo, epoch=lambda _, cost=cost: GOOD | {"cost_rate": cost})
+    found = findings(tmp_path)
+    assert next(c for c in found.checks if c.key == "cost_rate_lowest").among == 2
+    assert tally([found])["cost_rate_lowest"] == ["1 of 1 with fewer methods"]
+    table = checks_table([found])
+    assert "yes, of 2" in [cell.text for cell in table.rows[0].cells]
+
+
+def test_a_method_that_hardly_earns_anything_is_ranked_last(tmp_path: Path) -> None:
+    idle = {"return": 0.3, "cost_rate": 0.0}
+    for algo, given in (("scpo", {"cost_rate": 0.001}), ("trpo", {}), ("trpo_ipo", idle)):
+        write_run(tmp_path, algo=algo, epoch=lambda _, given=given: GOOD | given)
+    ranks = rank(group_runs(read_runs([tmp_path]).runs))
+    assert [r.algo for r in ranks] == ["scpo", "trpo", "trpo_ipo"]
 
 
 def test_trpo_is_not_the_papers_where_its_return_is_not_known(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from statewise.bench.launch import LaunchOptions, Report
 from statewise.bench.table import GridView, summary
 from statewise.envs.suites import PAPER_SUITES
 from statewise.training.loop import TrainSettings
+from statewise.training.run_folder import check_folder
 
 _OPTIONS = {
     "suite": "suites", "algo": "algos", "seed": "seeds", "steps": "steps", "num_envs": "num-envs",
@@ -34,6 +35,7 @@ _OPTIONS = {
 _PLAN: dict[State, str] = {
     "finished": "finished", "interrupted": "to resume", "new": "to start",
     "failed": "to try again", "busy": "elsewhere", "conflict": "other settings",
+    "damaged": "damaged",
 }  # fmt: skip
 """What a run's state means for the plan."""
 _MOST_NOTES = 8
@@ -108,14 +110,15 @@ def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
         console = Console(file=sys.stdout, width=140)
     options.check()
     runs = grid.open()
+    check_folder("--out", Path(grid.out))
+    if dry_run:
+        _print_plan(console, runs, options)
+        return 0
     on_gpu = options.launcher == "local" and any(r.train.device.startswith("cuda") for r in runs)
     if on_gpu and not torch.cuda.is_available():
         raise ValueError(
             "--device cuda needs a GPU, and none is to be found here: use --device cpu"
         )
-    if dry_run:
-        _print_plan(console, runs, options)
-        return 0
     started = time.monotonic()
     console.print(_opening(runs, grid.out, options), highlight=False)
     with GridView(console) as view:
@@ -189,7 +192,7 @@ def _opening(runs: Sequence[Run], out: str, options: LaunchOptions) -> str:
 def _counts(runs: Sequence[Run]) -> str:
     states = [run.state for run in runs]
     parts = [f"{states.count(s)} {word}" for s, word in _PLAN.items() if s in states]
-    return f"{len(runs)} runs: {', '.join(parts)}"
+    return f"{len(runs)} run{'s' if len(runs) > 1 else ''}: {', '.join(parts)}"
 
 
 def _print_plan(console: Console, runs: Sequence[Run], options: LaunchOptions) -> None:

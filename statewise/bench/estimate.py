@@ -24,7 +24,7 @@ _GPU_SECONDS = 1e-5
 
 def seconds_left(run: Run, runs: Sequence[Run]) -> float:
     """Training time that a run still needs, by its own speed or that of the runs most like it."""
-    if run.state in ("finished", "conflict", "busy"):
+    if run.state in ("finished", "conflict", "damaged", "busy"):
         return 0.0
     return run.train.steps * (1.0 - run.progress) * _step_seconds(run, runs)
 

@@ -29,6 +29,7 @@ State = Literal[
     "running",  # a worker of ours trains it
     "busy",  # some other process trains it
     "conflict",  # its folder holds a run with other settings: never touched
+    "damaged",  # its folder cannot be gone on with: never touched
     "finished",
 ]
 FAILED_FILE = "failed.txt"
@@ -143,10 +144,13 @@ class Run:
                 there = json.loads(config.read_text())
                 self.note = _difference(self.train, self.algorithm, there)
                 self.metrics = last_metrics(self.folder)
+                self._check_checkpoint()
             elif holds_a_run(self.folder):
                 raise ValueError("it has no config.json")
         except ValueError as error:
+            self.state = "damaged"
             self.note = f"{self.folder} is damaged ({error}): move it away to train the run anew"
+            return
         if self.note:
             self.state = "conflict"
             return
@@ -158,6 +162,12 @@ class Run:
             self.state, self.note = "failed", failed.read_text().strip()
         else:
             self.state = "interrupted" if config.exists() else "new"
+
+    def _check_checkpoint(self) -> None:
+        """A run whose metrics were cut would go on with a hole in them."""
+        newest = checkpoint.latest(self.folder / "checkpoints")[:1]
+        if newest and int(newest[0].stem.removeprefix("epoch-")) > self.epoch:
+            raise ValueError(f"metrics.jsonl ends at epoch {self.epoch}, before {newest[0].name}")
 
     def refresh(self) -> None:
         """Read the newest metrics only."""

@@ -15,8 +15,8 @@ from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
 from statewise.bench.grid import Run, State
 
 _STYLES: dict[State, str] = {
-    "running": "cyan", "finished": "green", "failed": "red", "conflict": "red", "busy": "yellow",
-    "interrupted": "yellow", "new": "dim",
+    "running": "cyan", "finished": "green", "failed": "red", "conflict": "red", "damaged": "red",
+    "busy": "yellow", "interrupted": "yellow", "new": "dim",
 }  # fmt: skip
 _WORDS: dict[State, str] = {"new": "waiting", "busy": "elsewhere", "conflict": "other settings"}
 _NUMBERS = {"return": 2, "episode_cost": 3, "max_cost": 4, "cost_rate": 5}
@@ -26,7 +26,7 @@ _COLUMNS: dict[str, Literal["left", "right"]] = {
     "cost rate": "right", "steps/s": "right", "time left": "right",
 }  # fmt: skip
 _DISPENSABLE = ("progress", "steps/s", "cost rate", "max cost", "episode cost")
-_ENDED = ("finished", "failed", "conflict", "busy")
+_ENDED = ("finished", "failed", "conflict", "damaged", "busy")
 _OTHER_LINES = 6
 """Lines of the terminal for the table's header, the summary and a notice, which may wrap."""
 
@@ -89,7 +89,7 @@ def window(runs: Sequence[Run], rows: int) -> list[Run]:
     middle = sum(running) / len(running) if running else 0.0
 
     def importance(i: int) -> tuple[int, float]:
-        first = ("running", "failed", "conflict", "busy")
+        first = ("running", "failed", "conflict", "damaged", "busy")
         state = runs[i].state
         return (first.index(state) if state in first else len(first), abs(i - middle))
 

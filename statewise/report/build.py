@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import mimetypes
 import shutil
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from statewise.report.page import page
 from statewise.report.pictures import draw_suite
 from statewise.report.variants import charted
 from statewise.training.checkpoint import write_atomically
+
+log = logging.getLogger("statewise")
 
 
 def build_report(
@@ -31,6 +34,8 @@ def build_report(
     sections: parts to add after the suites.
     """
     report = assemble(read_runs(runs), notes, sections)
+    for flag in report.flags:  # at the top of the page too
+        log.warning("%s", flag)
     for section in report.sections:
         for file in section.files:
             target = out / "pictures" / file.name

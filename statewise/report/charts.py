@@ -11,6 +11,10 @@ from statewise.report.groups import Group
 from statewise.report.paper import METRICS, NAMES, paper_value
 from statewise.report.summary import WHOLE
 
+EPISODIC = ("return", "episode_cost", "max_cost")
+"""Metrics of the episodes that ended; at first only short ones can have."""
+UNSETTLED = ("Shaded: no episode can have run out of time yet, so return and costs are those of the "
+             "episodes that ended by themselves.")  # fmt: skip
 COLOURS = {
     "scpo": ("#d9480f", "#ff8a3d"),
     "trpo": ("#343a40", "#e9edf1"),
@@ -44,8 +48,10 @@ def chart_data(groups: Sequence[Group]) -> dict[str, Any]:
     suites = []
     for suite in dict.fromkeys(group.suite for group in groups):
         members = [group for group in groups if group.suite == suite]
-        suites.append({"name": suite, "groups": [_curves(g, index[g.name]) for g in members]})
-    return {"series": series, "suites": suites}
+        curves = [_curves(group, index[group.name]) for group in members]
+        settling = max(group.settling for group in members)
+        suites.append({"name": suite, "groups": curves, "settling": settling})
+    return {"series": series, "suites": suites, "episodic": EPISODIC}
 
 
 def legend(groups: Sequence[Group]) -> list[dict[str, Any]]:

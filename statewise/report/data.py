@@ -38,6 +38,7 @@ _NEEDED = {
     "steps": "positive int",
     "steps_per_epoch": "positive int",
 }
+_KNOWN = {"device": "str", "num_envs": "positive int"}
 _NOT_COMPARED = INCIDENTAL | {"suite", "algo", "seed"}
 
 
@@ -66,6 +67,13 @@ class RunData:
     @property
     def finished(self) -> bool:
         return self.summary.epochs_done >= self.epochs
+
+    @property
+    def settling(self) -> int:
+        """Steps until an episode can have run out of time: those that end sooner end by themselves, and
+        are the better ones. 0 where it is not known."""
+        longest = int(self.config.get("spec", {}).get("max_episode_steps", 0))
+        return longest * int(self.config["train"].get("num_envs", 0))
 
 
 @dataclass(frozen=True)
@@ -228,10 +236,12 @@ def _read_config(folder: Path) -> dict[str, Any] | None:
         return None
     check(config, {"train": "dict", "algorithm": "dict"}, "config.json")
     train = config["train"]
-    check(train, _NEEDED | ({"device": "str"} if "device" in train else {}), "config.json")
+    known = {name: kind for name, kind in _KNOWN.items() if name in train}
+    check(train, _NEEDED | known, "config.json")
     if "spec" in config:
         check(config, {"spec": "dict"}, "config.json")
-        check({"cost_names": []} | config["spec"], {"cost_names": "list[str]"}, "config.json")
+        spec = {"cost_names": [], "max_episode_steps": 0} | config["spec"]
+        check(spec, {"cost_names": "list[str]", "max_episode_steps": "int"}, "config.json")
     return config
 
 

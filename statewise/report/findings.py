@@ -49,6 +49,8 @@ class Check:
     key: str
     verdict: bool | None
     text: str
+    among: int = 0
+    """How many methods were compared, where that is the claim"""
 
 
 @dataclass(frozen=True)
@@ -79,20 +81,30 @@ def checks_table(findings: Sequence[SuiteFindings]) -> Table:
         cells = [text_cell(found.suite, link=f"#{found.suite}")]
         rows.append(Row(cells + [_verdict_cell(by_key[key]) for key in TITLES]))
     counts, paper = tally(findings), _paper_tally()
-    total = [counts[k] + (f" (paper: {paper[k]})" if k in paper else "") for k in TITLES]
+    paper = {key: f" (paper: {held})" for key, held in paper.items()}
+    total = ["; ".join([counts[k][0] + paper.get(k, ""), *counts[k][1:]]) for k in TITLES]
     footer = Row([Cell("holds in"), *(Cell(text) for text in total)])
-    note = "Last epoch, mean over seeds, as in the paper; the maximum cost over the last 5 %."
+    note = ("Last epoch, mean over seeds, as in the paper; the maximum cost over the last 5 %. Lowest of "
+            "how many methods is said; the paper compares nine everywhere.")  # fmt: skip
     return Table("Which claims hold where", columns, rows, footer, notes=(note,))
 
 
-def tally(findings: Sequence[SuiteFindings]) -> dict[str, str]:
-    """In how many suites each claim holds, of those where it can be judged."""
+def tally(findings: Sequence[SuiteFindings]) -> dict[str, list[str]]:
+    """In how many suites each claim holds, of those where it can be judged; apart from the rest those
+    where only some of the methods were compared."""
     counts = {}
     for key in TITLES:
-        verdicts = [c.verdict for f in findings for c in f.checks if c.key == key]
-        judged = [v for v in verdicts if v is not None]
-        counts[key] = f"{sum(judged)} of {len(judged)}" if judged else NONE
+        judged = [c for f in findings for c in f.checks if c.key == key and c.verdict is not None]
+        whole = [c for c in judged if c.among in (0, len(NAMES))]
+        fewer = [c for c in judged if c not in whole]
+        parts = [_held(whole)] if whole else []
+        parts += [f"{_held(fewer)} with fewer methods"] if fewer else []
+        counts[key] = parts or [NONE]
     return counts
+
+
+def _held(checks: Sequence[Check]) -> str:
+    return f"{sum(bool(c.verdict) for c in checks)} of {len(checks)}"
 
 
 def _paper_tally() -> dict[str, str]:
@@ -115,6 +127,7 @@ def _paper_tally() -> dict[str, str]:
 
 def _suite_findings(suite: str, groups: Sequence[Group]) -> SuiteFindings:
     mains = {g.algo: g for g in groups if g.main and g.finished}
+    early = [g.name for g in mains.values() if g.steps < g.settling]
     scpo, trpo = mains.get("scpo"), mains.get("trpo")
     rivals = [g for g in mains.values() if scpo and g is not scpo and g.task == scpo.task]
     checks = [
@@ -124,6 +137,9 @@ def _suite_findings(suite: str, groups: Sequence[Group]) -> SuiteFindings:
         *(_at_most_paper(metric, scpo) for metric in ("cost_rate", "episode_cost")),
         _return_kept(scpo, trpo if trpo in rivals else None),
     ]
+    if early:  # the cost rate is that of all steps; the rest is said of episodes
+        why = f"no episode of {', '.join(early)} can have run out of time in so few steps"
+        checks = [c if c.key.startswith("cost_rate") else Check(c.key, None, why) for c in checks]
     return SuiteFindings(suite, tuple(checks), tuple(_limits(suite, groups, mains)))
 
 
@@ -134,7 +150,7 @@ def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group]) -> Check:
     if ours is None or not theirs:
         return Check(key, None, "no finished rival with the same settings to compare SCPO with")
     lower = sorted((v, name) for name, v in theirs.items() if v < ours)
-    what = _WORDS[metric]
+    what, among = _WORDS[metric], len(theirs) + 1
     unknown = [g.name for g in rivals if g.name not in theirs]
     if not lower and unknown:
         return Check(
@@ -143,9 +159,10 @@ def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group]) -> Check:
     if not lower:
         value, name = min((v, name) for name, v in theirs.items())
         return Check(key, True, f"SCPO's {what} is the lowest: {number(ours)}, next {name} with "
-                                f"{number(value)}.")  # fmt: skip
+                                f"{number(value)}.", among)  # fmt: skip
     names = " and ".join(f"{name} ({number(v)}{_price(scpo, name, rivals)})" for v, name in lower)
-    return Check(key, False, f"SCPO is not the safest by {what}: {number(ours)}, below it {names}.")
+    text = f"SCPO is not the safest by {what}: {number(ours)}, below it {names}."
+    return Check(key, False, text, among)
 
 
 def _price(scpo: Group | None, name: str, rivals: Sequence[Group]) -> str:
@@ -260,6 +277,12 @@ def _limits(suite: str, groups: Sequence[Group], mains: dict[str, Group]) -> lis
     if short and suite in PAPER_SUITES:
         span = " to ".join(dict.fromkeys(_millions(s) for s in (short[0], short[-1])))
         found.append(f"Fewer steps than the paper: {span} of {_millions(paper)} million.")
+    early = [g for g in mains.values() if g.steps < g.settling]
+    if early:
+        names, steps = ", ".join(g.name for g in early), max(g.settling for g in early)
+        found.append(f"Too short to say how episodes end, since none can have run out of time before "
+                     f"{_millions(steps)} million steps: {names}. Return and costs are those of the "
+                     f"episodes that ended by themselves.")  # fmt: skip
     few = [g.name for g in mains.values() if len(g.counted) < SEEDS]
     if few:
         found.append(f"Fewer seeds than the paper's {SEEDS}: {', '.join(few)}.")
@@ -273,8 +296,8 @@ def _limits(suite: str, groups: Sequence[Group], mains: dict[str, Group]) -> lis
         found.append(f"No finished run of {', '.join(absent)}.")
     if len({g.task for g in mains.values()}) > 1:
         found.append("The algorithms were not all trained with the same steps, worlds and task.")
-    gpu = [g.name for g in mains.values() if g.device.startswith("cuda")]
-    cpu = [g.name for g in mains.values() if not g.device.startswith("cuda")]
+    gpu = [g.name for g in groups if g.device.startswith("cuda")]
+    cpu = [g.name for g in groups if not g.device.startswith("cuda")]
     if cpu and gpu:
         found.append(f"Trained on a CPU: {', '.join(cpu)}; on a GPU: {', '.join(gpu)}.")
     for group in groups:
@@ -301,8 +324,9 @@ def _unfinished(group: Group) -> list[str]:
 def _verdict_cell(check: Check) -> Cell:
     if check.verdict is None:
         return Cell(NONE, 1.0, hint=check.text)
+    among = f", of {check.among}" if check.among else ""
     return Cell(
-        "yes" if check.verdict else "no",
+        ("yes" if check.verdict else "no") + among,
         2.0 if check.verdict else 0.0,
         tone="good" if check.verdict else "bad",
         hint=check.text,

@@ -54,6 +54,10 @@ class Group:
         return min(run.summary.steps for run in self.counted)
 
     @property
+    def settling(self) -> int:
+        return max(run.settling for run in self.runs)
+
+    @property
     def own(self) -> str:
         """The algorithm it stands for, if any."""
         return self.algo if self.main else ""

@@ -52,7 +52,16 @@
     data.suites[figure.dataset.suite].groups.filter((g) => !state.hidden.has(g.series));
   const paperOf = (group, metric) => (state.paper ? group.paper[metric] : undefined);
 
-  function range(groups, metric, log) {
+  // Methods that hardly earn anything do not set the scale: the others would be one line.
+  function earning(groups) {
+    const last = (group) => group.mean.return.findLast((v) => v !== null) ?? -Infinity;
+    const best = Math.max(...groups.map(last));
+    const kept = groups.filter((group) => last(group) >= 0.5 * best);
+    return kept.length ? kept : groups;
+  }
+
+  function range(visible, metric, log) {
+    const groups = earning(visible);
     const means = groups.flatMap((g) => [g, ...g.partial].flatMap((c) => c.mean[metric]));
     const known = means.filter((v) => v !== null && (!log || v > 0));
     if (!known.length) return log ? [0.001, 1] : [0, 1];
@@ -153,7 +162,10 @@
     const s = scales(figure, groups, metric);
     const id = `clip-${figure.dataset.suite}-${figure.dataset.metric}`;
     const box = `x="${MARGIN.left}" y="${MARGIN.top - 4}" width="${s.right - MARGIN.left}" height="${s.bottom - MARGIN.top + 5}"`;
-    let bands = "";
+    const settled = Math.min(data.suites[figure.dataset.suite].settling, s.last);
+    let bands = data.episodic.includes(metric) && settled
+      ? `<rect class="unsettled" x="${MARGIN.left}" y="${MARGIN.top}" width="${s.x(settled) - MARGIN.left}" height="${s.bottom - MARGIN.top}"/>`
+      : "";
     let lines = "";
     let paper = s.gutter ? `<text x="${s.right + 4}" y="${s.height - 6}">paper</text>` : "";
     // The last drawn lies on top: SCPO comes first in the data.

@@ -10,7 +10,7 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from statewise.report.charts import COLOURS, chart_data
+from statewise.report.charts import COLOURS, UNSETTLED, chart_data
 from statewise.report.content import Report, SuiteReport
 from statewise.report.notes import markdown_html
 from statewise.report.table import Cell, Column, Row, Strip, Table
@@ -35,7 +35,7 @@ def page(report: Report) -> str:
             _header(report),
             _summary(report),
             f'<div class="results">{_toolbar(data["series"])}',
-            *(_suite(i, suite) for i, suite in enumerate(report.suites)),
+            *(_suite(i, suite, data["suites"][i]["settling"]) for i, suite in enumerate(report.suites)),
             "</div>",
             *(f'<section id="{_anchor(s.title)}"><h2>{escape(s.title)}</h2>{s.html}</section>'
               for s in report.sections),
@@ -83,7 +83,7 @@ def _summary(report: Report) -> str:
     if report.flags:
         parts.append(_box("bad", "About the input", report.flags))
     if report.notes.overview:
-        parts.append(f'<div class="box notes">{markdown_html(report.notes.overview)}</div>')
+        parts.append(f'<div class="box notes columns">{markdown_html(report.notes.overview)}</div>')
     failures = [(f.suite, " ".join(check.text for check in f.failures))
                 for f in report.findings if f.failures]  # fmt: skip
     if failures:
@@ -125,7 +125,7 @@ def _key(index: int, entry: dict[str, Any]) -> str:
     )
 
 
-def _suite(index: int, suite: SuiteReport) -> str:
+def _suite(index: int, suite: SuiteReport, settling: int) -> str:
     failed = [check.text for check in suite.findings.failures]
     holds = [check.text for check in suite.findings.checks if check.verdict]
     parts = [f'<section class="suite" id="{escape(suite.name)}"><h2>{escape(suite.name)}</h2>']
@@ -140,6 +140,8 @@ def _suite(index: int, suite: SuiteReport) -> str:
         parts.append(f'<div class="box notes">{markdown_html(suite.notes)}</div>')
     charts = "".join(_chart(index, suite.name, metric) for metric in CHARTS)
     parts.append(f'<div class="charts">{charts}</div>')
+    if settling:
+        parts.append(f'<p class="soft">{UNSETTLED}</p>')
     parts += [table_html(table) for table in suite.tables]
     parts.append(f"<details><summary>Every seed</summary>{table_html(suite.seeds)}</details>")
     return "\n".join([*parts, "</section>"])

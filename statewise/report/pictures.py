@@ -10,9 +10,10 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from statewise.report.charts import COLOURS, legend
+from statewise.report.charts import COLOURS, EPISODIC, UNSETTLED, legend
 from statewise.report.groups import Curve, Group
 from statewise.report.paper import paper_value
+from statewise.report.ranking import EARNED
 
 PANELS = {
     "return": "return",
@@ -33,22 +34,38 @@ def draw_suite(groups: Sequence[Group], everything: Sequence[Group], out: Path) 
         curve = group.curve()
         for axis, key in zip(axes, PANELS, strict=True):
             _draw(axis, group, curve, key, styles[group.name])
+    settling = max(group.settling for group in groups) / 1e6
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
+        if key in EPISODIC and settling:
+            axis.axvspan(0.0, min(settling, axis.get_xlim()[1]), color="0.5", alpha=0.12, lw=0)
         axis.set_title(title, fontsize=10)
         axis.tick_params(labelsize=8)
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
-        if key != "return":
-            axis.set_ylim(bottom=0)
+        axis.set_ylim(*_range(groups, key))
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles[::-1], labels[::-1], loc="lower center", ncols=len(handles), fontsize=8,
                   frameon=False)  # fmt: skip
-    figure.supxlabel("environment steps (millions); ticks at the right: the paper's final values",
-                     fontsize=8, y=0.09)  # fmt: skip
+    below = "environment steps (millions); ticks at the right: the paper's final values"
+    below += f". {UNSETTLED}" if settling else ""
+    figure.supxlabel(below, fontsize=8, y=0.09)
     figure.subplots_adjust(left=0.03, right=0.995, bottom=0.24, top=0.9, wspace=0.2)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out)
     return out
+
+
+def _range(groups: Sequence[Group], key: str) -> tuple[float, float]:
+    """What the means of the methods that earn something take up, and room for their bands."""
+    late = {group.name: group.mean("late", "return") for group in groups}
+    best = max((value for value in late.values() if value is not None), default=0.0)
+    earning = [g for g in groups if (late[g.name] or 0.0) >= EARNED * best] or list(groups)
+    values = np.concatenate([group.curve().mean[key] for group in earning])
+    values = values[np.isfinite(values)]
+    low = float(values.min()) if key == "return" and len(values) else 0.0
+    high = float(values.max()) if len(values) else 1.0
+    room = 0.15 * (high - low or abs(high) or 1.0)
+    return low - room if key == "return" else 0.0, high + room
 
 
 def _draw(axis: Any, group: Group, curve: Curve, key: str, style: dict[str, Any]) -> None:

@@ -28,6 +28,8 @@ _TITLES = {
     "episode_cost": "episode cost ÷ TRPO's (less is better)",
     "cost_rate": "cost rate ÷ TRPO's (less is better)",
 }
+EARNED = 0.5
+"""Share of TRPO's return below which a method is ranked last."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Rank:
 
 
 def rank(groups: Sequence[Group]) -> list[Rank]:
-    """Every algorithm that shares a suite and its settings with TRPO; safest (cost rate) first."""
+    """Every algorithm that shares a suite and its settings with TRPO: safest (cost rate) first, those
+    that earn little last."""
     bases = {g.suite: g for g in groups if g.main and g.algo == "trpo" and g.finished}
     by_algo: dict[str, list[Group]] = {}
     for group in groups:
@@ -56,7 +59,7 @@ def rank(groups: Sequence[Group]) -> list[Rank]:
         paper = {m: _paper_score([g.suite for g in members], algo, m) for m in METRICS}
         suites = tuple(g.suite for g in members)
         ranks.append(Rank(algo, NAMES.get(algo, algo), suites, scores, paper))
-    return sorted(ranks, key=_by_cost_rate)
+    return sorted(ranks, key=_place)
 
 
 def ranking_tables(groups: Sequence[Group]) -> tuple[Table, ...]:
@@ -91,7 +94,8 @@ def ranking_table(ranks: Sequence[Rank]) -> Table:
         "within each suite; none for one seed). Return and episode cost over the last 5 % of "
         "epochs, cost rate over the whole training; each divided by the mean of our TRPO in the "
         "same suite with the same settings. Hollow marks: the same from the paper's tables, which "
-        "are of its last epoch."
+        "are of its last epoch. Lowest cost rate first; methods with less than half of TRPO's return "
+        "come last."
     ]
     number = max((len(r.suites) for r in ranks), default=0)
     title = f"Ranking over {number} suite{'s' if number > 1 else ''}"
@@ -133,9 +137,11 @@ def _paper_score(suites: Sequence[str], algo: str, metric: str) -> float | None:
     return iqm(ratios) if ratios else None
 
 
-def _by_cost_rate(ranked: Rank) -> float:
-    score = ranked.scores["cost_rate"]
-    return float("inf") if score is None else score.estimate
+def _place(ranked: Rank) -> tuple[bool, float]:
+    """Methods that hardly earn anything come last: standing still is safe, and no merit."""
+    earned, cost = ranked.scores["return"], ranked.scores["cost_rate"]
+    idle = earned is not None and earned.estimate < EARNED
+    return idle, float("inf") if cost is None else cost.estimate
 
 
 def _range(ranks: Sequence[Rank], metric: str) -> tuple[float, float]:

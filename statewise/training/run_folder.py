@@ -172,6 +172,17 @@ def holds_a_run(path: Path) -> bool:
     return (path / "metrics.jsonl").exists() or bool(checkpoint.latest(path / "checkpoints"))
 
 
+def check_folder(option: str, path: Path) -> None:
+    """ValueError if no folder can be made there, before hours of work are lost for it."""
+    there = next(p for p in (path, *path.absolute().parents) if os.path.lexists(p))
+    if not there.is_dir():
+        raise ValueError(f"{option} {path}: {there} is not a folder; choose another place")
+    if not os.access(there, os.W_OK):
+        raise ValueError(
+            f"{option} {path}: nothing may be written to {there}; choose another place"
+        )
+
+
 def describe_environment() -> dict[str, Any]:
     """Versions, hardware and commit a run was made with."""
     versions = {}
