@@ -150,7 +150,7 @@ def test_the_switches_change_what_is_drawn(page: Page) -> None:
 
 
 def test_tables_sort_by_number_up_and_down_with_the_unknown_last(page: Page) -> None:
-    table = "#Point-Hazard-1 .charts ~ .scroll table"
+    table = "#Point-Hazard-1 .charts + p + .scroll table"
     header = f"{table} th:nth-child(5) button"  # episode cost
     page.click(header)
     up = [float(text.split("±")[0]) for text in column(page, table, 4)]
@@ -163,7 +163,7 @@ def test_tables_sort_by_number_up_and_down_with_the_unknown_last(page: Page) -> 
     page.click(f"{table} th:nth-child(1) button")
     names = column(page, table, 0)
     assert names == sorted(names)
-    safety = "#Point-Hazard-8 .charts + .scroll + .scroll table"
+    safety = "#Point-Hazard-8 .charts + p + .scroll + .scroll table"
     for _ in ("up", "down"):
         page.click(f"{safety} th:nth-child(4) button")  # one seed has no interval over seeds
         assert column(page, safety, 3).index("–") == 4
