@@ -238,6 +238,7 @@ def curve(group: Group, metrics: Sequence[str]) -> Data:
         "seeds": len(group.counted),
         "steps": group.steps,
         "finished": group.finished,
+        "on": "GPU" if group.device.startswith("cuda") else "CPU",
         "x": [int(step) for step in whole.steps],
         "mean": {key: _short(whole.mean[key]) for key in metrics},
         "std": {key: _short(whole.std[key]) for key in metrics},
@@ -468,13 +469,15 @@ def episode_caption(data: Data) -> str:
 
 def _extents(curves: Sequence[Data], suite: str = "", by: str = "name") -> str:
     """Seeds and steps of each curve, beside the paper's."""
-    kinds: dict[tuple[int, int, bool], list[str]] = {}
+    kinds: dict[tuple[int, int, bool, str], list[str]] = {}
+    mixed = len({c.get("on") for c in curves}) > 1
     for c in curves:
-        kinds.setdefault((c["seeds"], c["steps"], c["finished"]), []).append(c[by])
+        on = f", on a {c['on']}" if mixed and "on" in c else ""
+        kinds.setdefault((c["seeds"], c["steps"], c["finished"], on), []).append(c[by])
     parts = []
-    for (seeds, steps, finished), names in kinds.items():
+    for (seeds, steps, finished, on), names in kinds.items():
         who = f"{', '.join(names)}: " if len(kinds) > 1 else ""
-        parts.append(f"{who}{seeds} seed{'s' * (seeds > 1)}, {_millions(steps)} steps"
+        parts.append(f"{who}{seeds} seed{'s' * (seeds > 1)}, {_millions(steps)} steps{on}"
                      + ("" if finished else " (UNFINISHED)"))  # fmt: skip
     where = f"{suite}; " if suite else ""
     paper = sorted({paper_steps(c["suite"]) for c in curves if c["suite"] in PAPER_SUITES})
