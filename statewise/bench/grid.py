@@ -143,8 +143,13 @@ class Run:
             if config.exists():
                 there = json.loads(config.read_text())
                 self.note = _difference(self.train, self.algorithm, there)
-                self.metrics = last_metrics(self.folder)
-                self._check_checkpoint()
+                newest = checkpoint.latest(self.folder / "checkpoints")[:1]
+                self.metrics = last_metrics(
+                    self.folder
+                )  # after: a running worker writes them first
+                if newest and int(newest[0].stem.removeprefix("epoch-")) > self.epoch:
+                    raise ValueError(f"metrics.jsonl ends at epoch {self.epoch}, before "
+                                     f"{newest[0].name}")  # fmt: skip
             elif holds_a_run(self.folder):
                 raise ValueError("it has no config.json")
         except ValueError as error:
@@ -162,12 +167,6 @@ class Run:
             self.state, self.note = "failed", failed.read_text().strip()
         else:
             self.state = "interrupted" if config.exists() else "new"
-
-    def _check_checkpoint(self) -> None:
-        """A run whose metrics were cut would go on with a hole in them."""
-        newest = checkpoint.latest(self.folder / "checkpoints")[:1]
-        if newest and int(newest[0].stem.removeprefix("epoch-")) > self.epoch:
-            raise ValueError(f"metrics.jsonl ends at epoch {self.epoch}, before {newest[0].name}")
 
     def refresh(self) -> None:
         """Read the newest metrics only."""

@@ -1,17 +1,23 @@
 """Using a policy: evaluating it, loading it, calling it from one's own code."""
 
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from line_env import LineEnv
+from torch import Tensor
 
 import statewise
 from statewise.algos import get_algorithm
-from statewise.training.collect import Collector
+from statewise.training import checkpoint
+from statewise.training.collect import Collector, Episodes
 from statewise.training.evaluate import evaluate, run_episodes
+from statewise.training.loop import Training, TrainSettings
+from statewise.training.policy import load_policy
+from statewise.types import Step
 
 SMALL: dict[str, Any] = {
     "steps": 640,
@@ -156,3 +162,70 @@ def test_a_policy_trained_on_a_gpu_is_used_without_one(run: Path) -> None:
     fresh = get_algorithm("scpo")(trained.spec, trained.settings, trained.epochs, seed=9)
     fresh.load_policy(state)
     assert torch.equal(fresh.policy.flat(), trained.policy.flat())
+
+
+def test_the_best_safe_policy_is_of_the_safest_then_best_paid_settled_epoch(tmp_path: Path) -> None:
+    settings = TrainSettings(
+        "Point-Hazard-1", algo="trpo", num_envs=64, device="cpu", out=str(tmp_path)
+    )
+    own = get_algorithm("trpo").settings_class()
+    training = Training.start(settings, own, LineEnv(64))
+    training.save()
+    settled = 64 * training.env.spec.max_episode_steps
+
+    def kept(epoch: int, cost: float, pay: float, steps: int = settled, episodes: int = 50) -> int:
+        training.epoch, training.steps = epoch, steps
+        training._keep_best({"episodes": episodes, "max_cost": cost, "return": pay})
+        path = training.folder.checkpoints / "best-safe.ckpt"
+        return int(checkpoint.load(path)["epoch"]) if path.exists() else 0
+
+    assert kept(1, 0.0, 9.0, steps=settled - 1) == 0  # only short episodes can have ended
+    assert kept(2, 0.0, 9.0, episodes=49) == 0
+    assert kept(3, 0.10, 1.0) == 3
+    assert kept(4, 0.10, 2.0) == 4  # as safe, better paid
+    assert kept(5, 0.05, 0.5) == 5  # safer, whatever it earns
+    assert kept(6, 0.20, 3.0) == 5
+    assert kept(7, 0.054, 0.6) == 7  # the same to a hundredth
+
+    with torch.no_grad():  # the last checkpoint's policy becomes another one
+        training.algo.policy.log_std.fill_(-3.0)
+    training.epoch = 8
+    training.save()
+    for best_safe, spread in ((True, -0.5), (False, -3.0)):
+        policy = load_policy(training.folder.path, best_safe).algo.policy
+        assert policy.log_std.tolist() == [spread]
+
+
+def test_metrics_tell_time_running_out_from_the_task_ending() -> None:
+    """Two of three episodes ended by the task."""
+    ended = torch.tensor([True, True, False])
+    episodes = Episodes(
+        returns=torch.ones(3), cost=torch.zeros(3, 1), cost_max=torch.zeros(3, 1),
+        length=torch.full((3,), 8), terminated=ended, fault=torch.zeros(3, dtype=torch.bool),
+    )  # fmt: skip
+    env = LineEnv(4)
+    algo = get_algorithm("trpo")(env.spec, get_algorithm("trpo").settings_class(), 1, 0)
+    rollout, _ = Collector(env, algo, 0).collect(2)
+    training = Training.__new__(Training)
+    training.env, training.epoch, training.steps = env, 1, rollout.size
+    training.cost_total, training._old_faults = [0.0], 0
+    assert training._describe(rollout, episodes)["timeouts"] == 1
+
+
+def test_an_evaluation_has_layouts_of_its_own_and_faults_reach_no_goal() -> None:
+    class Faulty(LineEnv):
+        seeds: ClassVar[list[int | None]] = []
+
+        def reset(self, seed: int | None = None) -> Step:
+            self.seeds.append(seed)
+            return super().reset(seed)
+
+        def step(self, action: Tensor) -> Step:
+            step = super().step(action)
+            return dataclasses.replace(step, sim_fault=step.terminated)
+
+    env = Faulty(4)
+    algo = get_algorithm("trpo")(env.spec, get_algorithm("trpo").settings_class(), 1, 0)
+    assert evaluate(algo, env, 8, seed=7).goals == 0.0
+    (seed,) = env.seeds
+    assert seed is not None and seed > 1_000_000  # no run is trained with such a seed
