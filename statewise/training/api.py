@@ -83,8 +83,9 @@ def _open(settings: TrainSettings, algo_settings: Settings, env: Env) -> Trainin
     """The run of these settings: where it stopped, or from the start."""
     if not (settings.folder / "config.json").exists():
         return Training.start(settings, algo_settings, env)
-    there = loop.read_config(RunFolder.open(settings.folder).config())
-    if there != (settings, algo_settings):
+    there, own = loop.read_config(RunFolder.open(settings.folder).config())
+    incidental = {name: getattr(settings, name) for name in loop.INCIDENTAL}
+    if (dataclasses.replace(there, **incidental), own) != (settings, algo_settings):
         raise ValueError(
             f"the run {settings.folder} was made with other settings: choose another --out"
         )

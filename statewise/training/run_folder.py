@@ -97,8 +97,8 @@ class RunFolder:
             if new:
                 per_cost = [f"{kind}_{n}" for n in cost_names for kind in ("cost", "max_cost")]
                 columns = ["epoch", "return", *per_cost, "length", "terminated", "sim_fault"]
-                csv.writer(self._episodes).writerow(columns)
-        writer = csv.writer(self._episodes)
+                csv.writer(self._episodes, lineterminator="\n").writerow(columns)
+        writer = csv.writer(self._episodes, lineterminator="\n")  # as `rewind` writes them
         costs = torch.stack([episodes.cost, episodes.cost_max], dim=-1).flatten(1)
         rows = zip(
             episodes.returns.tolist(),

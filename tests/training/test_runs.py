@@ -91,7 +91,7 @@ def test_a_run_killed_at_any_point_and_resumed_equals_one_never_killed(
     process.wait()
     statewise.resume(run, quiet=True)
     assert metrics(run) == metrics(finished)
-    ours, theirs = ((r / "episodes.csv").read_text() for r in (run, finished))
+    ours, theirs = ((r / "episodes.csv").read_bytes() for r in (run, finished))
     assert ours == theirs
     a, b = (RunFolder.open(r).load()[1]["algo"]["modules"]["policy"] for r in (run, finished))
     assert all(torch.equal(a[name], b[name]) for name in a)

@@ -42,6 +42,7 @@ def test_runs_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
     train_seeds(tmp_path, 0)
     with pytest.raises(ValueError, match="made with other settings"):
         train_seeds(tmp_path, 0, steps=3200)
+    train_seeds(tmp_path, 0, checkpoint_every=7)  # says nothing about what is learned
 
 
 def test_a_summary_of_the_seeds_is_printed(
