@@ -118,12 +118,14 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
         values = {"value": value, "next_value": next_value}
         if algo.start_inputs is not None:
             values["start_value"] = algo.cost_value(algo.scale(algo.start_inputs))
-    # A maximum is no larger than the largest cost of a step.
+    # A maximum is no larger than the largest cost of a step: the ceiling, or more where an
+    # environment of somebody else's shows more.
     increments = signal is not None and signal.kind == "increment"
     most = torch.tensor(
         [(increments and ceiling) or math.inf for ceiling in algo.spec.cost_ceiling],
         dtype=torch.float64,
     )
+    most = torch.maximum(most, rollout.cost_max.flatten(0, 1).amax(dim=0).double().cpu())
     about = mmdp.episode_mean(cost, rollout.ended, rollout.age, **values)
     return Batch(
         rollout=rollout,

@@ -143,6 +143,7 @@ class ImportedEnv:
         self._obs = np.zeros((num_envs, flat), np.float32)
         self._time = np.zeros(num_envs, np.int64)
         self._cost_max = np.zeros((num_envs, len(self._channels)), np.float32)
+        self._ceiling = cost_ceiling
         self._largest = np.full(len(self._channels), cost_ceiling, np.float32)
 
     # Reset and step ----------------------------------------------------------------------------
@@ -159,6 +160,7 @@ class ImportedEnv:
         seeded = seed is not None or self._resets == 0
         if seeded:
             self._resets = 0
+            self._largest = np.full(len(self._channels), self._ceiling, np.float32)
         return self._begin(seeded)
 
     def step(self, action: Tensor) -> Step:

@@ -20,8 +20,11 @@ class RunLockedError(RunFolderError):
 
 
 @contextmanager
-def lock_run(path: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold the lock of a run folder; raise RunLockedError if it is not free within `patience` s."""
+def lock_run(path: Path, patience: float = 1.0) -> Iterator[None]:
+    """Hold the lock of a run folder; raise RunLockedError if it is not free within `patience` s.
+
+    Whoever looks whether a run is being trained holds it for an instant too.
+    """
     path.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + patience
     with open(path / LOCK_FILE, "a+") as file:

@@ -24,7 +24,7 @@ from statewise.envs.vec_env import make_env
 from statewise.sim.backend import GpuError
 from statewise.training import checkpoint
 from statewise.training.collect import Collector, Env, Episodes
-from statewise.training.run_folder import RunFolder
+from statewise.training.run_folder import RunFolder, RunFolderError
 from statewise.types import Rollout
 from statewise.version import __version__
 
@@ -210,6 +210,11 @@ class Training:
         if checkpoint.latest(folder.checkpoints):
             _, state = folder.load()
             training.load_state_dict(state)
+        elif folder.metrics():  # to begin anew would delete them
+            raise RunFolderError(
+                f"the run {path} has metrics but no checkpoint to go on from (it is an export, or its "
+                f"checkpoints were removed): train anew in another folder"
+            )
         folder.rewind(training.epoch)
         log.info("continuing %s after epoch %d", path, training.epoch)
         return training

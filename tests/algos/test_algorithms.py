@@ -197,7 +197,7 @@ def test_start_states_are_those_of_the_reset_even_if_the_first_update_is_skipped
     assert not algo.start_inputs[:, -1].any()
 
 
-def test_a_maximum_is_never_estimated_above_the_largest_cost() -> None:
+def test_a_maximum_is_never_estimated_above_the_largest_cost_and_may_pass_a_wrong_ceiling() -> None:
     algo, collector = make("scpo")
     rollout, _ = collector.collect(16)
     unbroken = torch.zeros_like(
@@ -211,7 +211,8 @@ def test_a_maximum_is_never_estimated_above_the_largest_cost() -> None:
             cost=rising, cost_max_before=(rising - 1).clamp(min=0), cost_max=rising,
         ),
     )  # fmt: skip
-    assert float(batch.J[0]) == pytest.approx(algo.spec.cost_ceiling[0])
+    assert algo.spec.cost_ceiling[0] < 15.0  # what somebody else's environment claims
+    assert float(batch.J[0]) == pytest.approx(15.0)  # the largest seen
 
 
 def test_which_policies_act_on_costs() -> None:

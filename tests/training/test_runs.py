@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import statewise
 from statewise.algos.scpo import ScpoSettings
 from statewise.training import checkpoint
 from statewise.training.loop import Training, TrainSettings
-from statewise.training.run_folder import RunFolder
+from statewise.training.run_folder import RunFolder, RunFolderError
 
 SMALL: dict[str, Any] = {
     "steps": 1600,
@@ -236,3 +237,12 @@ def test_a_run_saved_before_its_first_epoch_knows_its_start_states(tmp_path: Pat
     settings = TrainSettings("Point-Hazard-1", num_envs=20, device="cpu", out=str(tmp_path))
     state = Training.start(settings, ScpoSettings()).state_dict()
     assert state["algo"]["start_inputs"] is not None
+
+
+def test_a_run_without_checkpoints_keeps_its_metrics(finished: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    shutil.rmtree(run / "checkpoints")
+    before = (run / "metrics.jsonl").read_bytes()
+    with pytest.raises(RunFolderError, match="no checkpoint to go on from"):
+        statewise.resume(run, quiet=True)
+    assert (run / "metrics.jsonl").read_bytes() == before
