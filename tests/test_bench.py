@@ -21,9 +21,10 @@ import statewise
 from statewise.algos import ALGORITHMS
 from statewise.bench.command import parse_settings, run_grid
 from statewise.bench.estimate import as_text, grid_seconds_left
-from statewise.bench.grid import Grid, Run, RunSpec, paper_grid, parse_seeds
+from statewise.bench.grid import LOG_FILE, Grid, Run, RunSpec, paper_grid, parse_seeds
 from statewise.bench.launch import LaunchOptions, job_count, launch, settle
 from statewise.bench.table import GridView, picture, window
+from statewise.bench.worker import STOPPED, describe_job, start_worker
 from statewise.cli import main
 from statewise.envs.suites import PAPER_SUITES
 from statewise.training.lock import RunLockedError, is_locked, lock_run
@@ -225,11 +226,25 @@ def test_a_run_whose_metrics_were_cut_is_left_alone_instead_of_going_on_with_a_h
 ) -> None:
     shutil.copytree(undisturbed["scpo"].parents[2], tmp_path / "runs")
     (path,) = (tmp_path / "runs").glob("*/scpo/seed-0/metrics.jsonl")
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:kept]))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:kept]))
     (run,) = launch(small_grid(tmp_path / "runs", "scpo"), LaunchOptions(jobs=1), quiet)
     assert run.state == "damaged" and f"metrics.jsonl ends at epoch {kept}" in run.note
     with pytest.raises(RunFolderError, match="lacks epochs"):
         Training.resume(path.parent)
+    path.write_text("".join(lines[:5]))
+    shutil.rmtree(path.parent / "checkpoints")
+    (run,) = small_grid(tmp_path / "runs", "scpo").open()
+    assert run.state == "damaged" and "no checkpoint to go on from" in run.note
+
+
+def test_a_worker_does_not_go_on_with_a_run_of_other_settings(tmp_path: Path) -> None:
+    """It may have begun while the worker waited for its turn."""
+    (run,) = small_grid(tmp_path, "trpo").open()
+    RunFolder.create(run.folder, {"train": dataclasses.asdict(run.train), "algorithm":
+                     dataclasses.asdict(run.algorithm) | {"target_kl": 0.5}})  # fmt: skip
+    assert start_worker(describe_job(run, 1), run.folder).wait() not in (0, STOPPED)
+    assert "made with other settings" in (run.folder / LOG_FILE).read_text()
 
 
 def test_a_run_that_cannot_be_started_hurts_no_other(tmp_path: Path) -> None:

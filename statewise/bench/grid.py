@@ -143,13 +143,15 @@ class Run:
             if config.exists():
                 there = json.loads(config.read_text())
                 self.note = _difference(self.train, self.algorithm, there)
+                # Checkpoints before metrics: a running worker writes them the other way round.
                 newest = checkpoint.latest(self.folder / "checkpoints")[:1]
-                self.metrics = last_metrics(
-                    self.folder
-                )  # after: a running worker writes them first
+                self.metrics = last_metrics(self.folder)
                 if newest and int(newest[0].stem.removeprefix("epoch-")) > self.epoch:
-                    raise ValueError(f"metrics.jsonl ends at epoch {self.epoch}, before "
-                                     f"{newest[0].name}")  # fmt: skip
+                    raise ValueError(
+                        f"metrics.jsonl ends at epoch {self.epoch}, before {newest[0].name}"
+                    )
+                if self.metrics and not newest and not self.complete:
+                    raise ValueError("it has no checkpoint to go on from")
             elif holds_a_run(self.folder):
                 raise ValueError("it has no config.json")
         except ValueError as error:

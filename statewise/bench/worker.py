@@ -21,7 +21,7 @@ import torch
 from statewise.bench.grid import FAILED_FILE, LOG_FILE, Run
 from statewise.training import api
 from statewise.training.lock import RunLockedError, lock_run
-from statewise.training.loop import Training, read_config
+from statewise.training.loop import read_config
 from statewise.version import __version__
 
 FINISHED = 0
@@ -74,10 +74,7 @@ def main(job: str) -> int:
         with lock_run(folder, _LOCK_PATIENCE):
             (folder / FAILED_FILE).unlink(missing_ok=True)
             torch.set_num_threads(_threads(folder, settings.threads))
-            if (folder / "config.json").exists():
-                training = Training.resume(folder)
-            else:
-                training = Training.start(settings, algo_settings)
+            training = api.open_run(settings, algo_settings)
             api.go(training, quiet=False)
     except RunLockedError as error:
         print(error, flush=True)

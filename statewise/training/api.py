@@ -71,7 +71,7 @@ def train_seeds(
     for seed in seeds:
         one = dataclasses.replace(settings, seed=seed)
         with lock_run(one.folder):
-            training = _open(one, algo_settings, env)
+            training = open_run(one, algo_settings, env)
             paths.append(go(training, quiet))
         if not training.finished:  # stopped by Ctrl-C: not on to the next one
             break
@@ -79,8 +79,8 @@ def train_seeds(
     return paths
 
 
-def _open(settings: TrainSettings, algo_settings: Settings, env: Env) -> Training:
-    """The run of these settings: where it stopped, or from the start."""
+def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None = None) -> Training:
+    """The run of these settings: where it stopped, or from the start. Its lock should be held."""
     if not (settings.folder / "config.json").exists():
         return Training.start(settings, algo_settings, env)
     there, own = loop.read_config(RunFolder.open(settings.folder).config())

@@ -46,19 +46,23 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
         """A new folder; one that exists is never overwritten."""
-        if (path / "config.json").exists():
-            raise RunFolderError(
-                f"the run {path} exists already and is not overwritten. Continue it with "
-                f"`statewise train --resume {path}`, or choose another --seed or --out"
-            )
-        if holds_a_run(path):
+        there = path / "config.json"
+        if holds_a_run(path) and not there.exists():
             raise RunFolderError(
                 f"{path} holds metrics or checkpoints of a run, but no config.json: move it away"
             )
         folder = cls(path)
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
-        _write_json(path / "environment.json", describe_environment())
-        _write_json(path / "config.json", config)
+        try:
+            with open(there, "x") as file:  # of two that begin at once only one gets it
+                file.write(_as_json(config))
+        except FileExistsError:
+            raise RunFolderError(
+                f"the run {path} exists already and is not overwritten. Continue it with "
+                f"`statewise train --resume {path}`, or choose another --seed or --out"
+            ) from None
+        environment = _as_json(describe_environment())
+        checkpoint.write_atomically(path / "environment.json", environment.encode())
         return folder
 
     @classmethod
@@ -69,7 +73,14 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """The resolved settings that reproduce the run."""
-        config: dict[str, Any] = json.loads((self.path / "config.json").read_text())
+        path = self.path / "config.json"
+        try:
+            config: dict[str, Any] = json.loads(path.read_text())
+            named = {"train", "algorithm"} <= config.keys()
+        except (ValueError, AttributeError) as error:
+            raise RunFolderError(f"{path} is damaged ({error}): put it back from a copy") from error
+        if not named:
+            raise RunFolderError(f"{path} names no settings: put it back from a copy")
         return config
 
     def label(self) -> str:
@@ -233,5 +244,5 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    checkpoint.write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+def _as_json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2) + "\n"

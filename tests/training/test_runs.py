@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,30 @@ def test_a_run_without_checkpoints_keeps_its_metrics(finished: Path, tmp_path: P
     with pytest.raises(RunFolderError, match="no checkpoint to go on from"):
         statewise.resume(run, quiet=True)
     assert (run / "metrics.jsonl").read_bytes() == before
+
+
+def test_of_those_that_begin_a_run_at_once_one_gets_it_with_its_own_settings(
+    tmp_path: Path,
+) -> None:
+    def begin(path: Path, number: int) -> int | None:
+        try:
+            RunFolder.create(path, {"train": number, "algorithm": {}})
+        except RunFolderError:
+            return None
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        for i in range(20):
+            path = tmp_path / str(i)
+            won = [
+                n for n in pool.map(lambda n, path=path: begin(path, n), range(8)) if n is not None
+            ]
+            assert [RunFolder.open(path).config()["train"]] == won
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_damaged_config_is_named(finished: Path, tmp_path: Path, content: str) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    (run / "config.json").write_text(content)
+    with pytest.raises(RunFolderError, match=r"config\.json .* put it back from a copy"):
+        statewise.load_policy(run)
