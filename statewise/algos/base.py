@@ -236,6 +236,9 @@ class Algorithm:
     def extra_modules(self) -> dict[str, nn.Module]:
         return {}
 
+    def look(self, rollout: Rollout) -> None:
+        """See a rollout before it is made a batch."""
+
     def improve(self, batch: Batch) -> Metrics:
         """One update of policy and critics from a batch."""
         raise NotImplementedError
@@ -284,6 +287,7 @@ class Algorithm:
         first = self.settings.scale_inputs and not bool(self.scaler.count)
         if first:
             self._measure(rollout)  # before anything is learned
+        self.look(rollout)
         batch = estimate(self, rollout)
         if not batch.finite():
             self.skipped += 1

@@ -28,7 +28,8 @@ class CostSignal:
 
     kind: Literal["cost", "increment"]
     gamma: float
-    lam: float
+    lam: float | Tensor
+    """One for all costs, or `[m]`: then a tensor whose numbers may change"""
     bootstrap_truncated: bool
     """Whether the future past the time limit counts. Not for increments: the limit is part of the
     finite-horizon Maximum MDP."""

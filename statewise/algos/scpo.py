@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from statewise.algos.base import Algorithm, CostSettings, Metrics
 from statewise.algos.estimates import Batch, CostSignal
+from statewise.algos.evidence import Evidence
 from statewise.algos.steps import (
     Reliability,
     constrained_step,
@@ -25,6 +27,7 @@ from statewise.algos.steps import (
 )
 from statewise.core.bounds import state_wise_penalty
 from statewise.core.line_search import RewardTest
+from statewise.types import Rollout
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,10 @@ class ScpoSettings(CostSettings):
     cost_lam: float = 0.8
     """Decay of the advantage estimate of the increments. The paper's table says 0.97 and its code
     ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
+    enough_costs: int = 10
+    """Rises of the maximum in a batch that are enough to trust it. With fewer, `cost_lam` is smaller in
+    proportion, which relies on V_D, and V_D is fitted to as many of the last epochs as hold that many
+    (at most eight, with `subsample` "none"). 0 trusts every batch, as the paper does."""
     cost_critic_lr: float = 3e-4
     """Learning rate of V_D, lower than that of V: the few costs of a batch are soon learned by heart."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
@@ -67,6 +74,8 @@ class ScpoSettings(CostSettings):
         super().__post_init__()
         if not self.cost_critic_lr > 0.0:
             raise ValueError(f"cost_critic_lr is {self.cost_critic_lr}: give a number above 0")
+        if self.enough_costs < 0:
+            raise ValueError(f"enough_costs is {self.enough_costs}: give 0 or more")
         if not 0.0 < self.recovery_fraction <= 1.0:
             raise ValueError(
                 f"recovery_fraction is {self.recovery_fraction}: give a fraction above 0, at most 1"
@@ -90,21 +99,36 @@ class Scpo(Algorithm):
 
     def build(self) -> None:
         self.reliability = Reliability(self.spec.num_costs)
+        self.evidence = Evidence(self.spec.num_costs, self.settings.enough_costs)
+
+    @cached_property
+    def lam(self) -> Tensor:
+        """[m] `cost_lam` as it is now; always the same tensor, which graphs read."""
+        return torch.full((self.spec.num_costs,), self.settings.cost_lam, device=self.device)
 
     def learning_rate(self, name: str) -> float:
         return self.settings.cost_critic_lr if name == "cost_value" else self.settings.critic_lr
 
     def extra_state(self) -> dict[str, Any]:
-        return {"total": self.reliability.total, "noise": self.reliability.noise}
+        return {
+            "total": self.reliability.total,
+            "noise": self.reliability.noise,
+            "evidence": self.evidence.state_dict(),
+        }
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
         self.reliability.total = state["total"].cpu()
         self.reliability.noise = state["noise"].cpu()
+        self.evidence.load_state_dict(state["evidence"], self.device)
 
     @property
     def cost_signal(self) -> CostSignal:
         s = self.settings
-        return CostSignal("increment", s.cost_gamma, s.cost_lam, bootstrap_truncated=False)
+        return CostSignal("increment", s.cost_gamma, self.lam, bootstrap_truncated=False)
+
+    def look(self, rollout: Rollout) -> None:
+        self.evidence.count(rollout)
+        self.lam.copy_(self.settings.cost_lam * self.evidence.trust)
 
     def improve(self, batch: Batch) -> Metrics:
         s = self.settings
@@ -121,7 +145,7 @@ class Scpo(Algorithm):
             tolerance=s.tolerance,
             reliability=self.reliability if s.reliable else None,
         )
-        return step | self.predict(batch, step) | self.fit_critics(batch)
+        return step | self.predict(batch, step) | self.fit_critics(batch) | self.trusted()
 
     def bound(self, batch: Batch, kl: float) -> Tensor:
         """[m] the most by which J_D can exceed its first-order prediction (corrected form)."""
@@ -144,11 +168,19 @@ class Scpo(Algorithm):
             }
         return metrics
 
+    def trusted(self) -> Metrics:
+        """How many costs the batch held, and what was made of that."""
+        metrics: Metrics = {"cost_epochs": float(len(self.evidence.epochs) or 1)}
+        for i, name in enumerate(self.spec.cost_names):
+            metrics[f"rises_{name}"] = float(self.evidence.latest[i])
+            metrics[f"cost_lam_{name}"] = float(self.lam[i])
+        return metrics
+
     def fit_critics(self, batch: Batch) -> Metrics:
         """Fit V, and V_D with its zero targets, which are most of them, as `subsample` says."""
         mode, inputs, targets = self.settings.subsample, batch.inputs, batch.cost_target
         if mode == "none":
-            return super().fit_critics(batch) | {"zero_targets_kept": 1.0}
+            return self.fit_to_enough(batch) | {"zero_targets_kept": 1.0}
         zero, positive = (~batch.positive).nonzero()[:, 0], batch.positive.nonzero()[:, 0]
         kept = len(positive) / len(zero) if 0 < len(positive) < len(zero) else 1.0
         if kept == 1.0:
@@ -162,3 +194,18 @@ class Scpo(Algorithm):
             )
         zeros = self.draw(zero, len(positive))[0] if mode == "once" else zero
         return metrics | self.fit(inputs, {"cost_value": targets}, pools=(positive, zeros))
+
+    def fit_to_enough(self, batch: Batch) -> Metrics:
+        """Fit V to the batch, and V_D to the last epochs that hold enough costs."""
+        epochs = self.evidence.remember(batch.inputs, batch.cost_target.clone())
+        if len(epochs) == 1:
+            return super().fit_critics(batch)
+        rows = torch.arange(sum(len(epoch.inputs) for epoch in epochs), device=self.device)
+        if self.settings.critic_batch:
+            # What a GPU records has to keep its shape: the rest is never drawn.
+            epochs = epochs + [epochs[-1]] * (self.evidence.MOST - len(epochs))
+        return self.fit_value(batch) | self.fit(
+            torch.cat([epoch.inputs for epoch in epochs]),
+            {"cost_value": torch.cat([epoch.target for epoch in epochs])},
+            pools=(rows,),
+        )

@@ -265,7 +265,7 @@ class Reliability:
 
     EVERY = 4
     SMOOTHING = 0.65
-    LEAST = 0.1
+    LEAST = 0.2
 
     def __init__(self, num_costs: int) -> None:
         self.total = torch.zeros(num_costs, dtype=torch.float64)

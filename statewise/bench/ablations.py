@@ -57,6 +57,7 @@ PAPER_SCPO = {
     "tolerance": 0.0,
     "reliable": False,
     "cost_lam": 0.97,
+    "enough_costs": 0,
     "subsample": "resample",
     "reward_test": "paper",
     "critic_batch": 0,

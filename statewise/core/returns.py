@@ -24,7 +24,7 @@ def advantages(
     truncated: Tensor,
     *,
     gamma: float,
-    lam: float,
+    lam: float | Tensor,
     bootstrap_truncated: bool = True,
 ) -> Tensor:
     """Generalised advantage estimate, [T, B, ...] like ``signal``.
@@ -32,12 +32,14 @@ def advantages(
     A_t = δ_t + γ λ A_{t+1} with δ_t = signal_t + γ V(successor of t) - V(state of t); the recursion
     stops at every episode end and at the cut. With λ = 0 this is the sample estimate below eq. 14.
 
+    lam: one number, or a tensor that broadcasts against ``signal``.
     signal, value, next_value: [T, B, ...]; ``next_value[t]`` belongs to the true successor of row t
         (the final observation where an episode ended, not the first one of the next episode).
     terminated, truncated: bool [T, B]; where both hold the episode terminated.
     """
     _check_unit("gamma", gamma)
-    _check_unit("lam", lam)
+    if not isinstance(lam, Tensor):  # asking a tensor on a GPU would wait for it
+        _check_unit("lam", lam)
     _check_shapes(signal, terminated, truncated, value=value, next_value=next_value)
     tail = _worth_of_successor(next_value, terminated, truncated, bootstrap_truncated)
     errors = signal + gamma * tail - value
