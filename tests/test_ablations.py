@@ -20,6 +20,7 @@ from statewise.cli import main
 from statewise.report import questions as q
 from statewise.report.data import export_runs, read_runs
 from statewise.report.groups import Group, group_runs
+from statewise.report.paper import DRONE, MAXIMUM_SUITES, POINT
 from statewise.report.question_pictures import styles
 from statewise.report.variants import charted, of_a_question
 
@@ -118,12 +119,9 @@ def test_an_unknown_question_is_named_with_the_nearest() -> None:
 
 def test_questions_and_figures_belong_together() -> None:
     assert {question.name for question in q.QUESTIONS} == set(EXPERIMENTS)
-    assert EXPERIMENTS["q2"].suites == q.MAXIMUM_SUITES
-    assert {s for e in EXPERIMENTS.values() for s in e.suites} == {
-        q.POINT,
-        q.DRONE,
-        *q.MAXIMUM_SUITES,
-    }
+    assert EXPERIMENTS["q2"].suites == MAXIMUM_SUITES
+    suites = {s for e in EXPERIMENTS.values() for s in e.suites}
+    assert suites == {POINT, DRONE, *MAXIMUM_SUITES}
 
 
 # Episodes of a policy ----------------------------------------------------------------------------

@@ -18,13 +18,13 @@ from statewise.bench.grid import Grid, RunSpec, parse_seeds
 from statewise.bench.launch import LaunchOptions
 from statewise.report.data import RunData, read_runs
 from statewise.report.groups import group_runs
+from statewise.report.paper import DRONE, MAXIMUM_SUITES, POINT
 from statewise.training import checkpoint
 
 TARGET_EPISODES = 200
 """Episodes of which question 3 shows five."""
 FIGURE_EPISODES = 256
 """Episodes of which Figure 1 shows one."""
-POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
 Recording = Callable[[rollouts.Recorded], dict[str, Any]]
 _UNREADABLE = (ValueError, KeyError, RuntimeError, OSError)
 """What a damaged policy raises, one whose networks are of another version, or one whose environment is
@@ -66,7 +66,7 @@ PAPER_SCPO = {
 
 EXPERIMENTS = {
     "fig1": Experiment(),
-    "q2": Experiment(("Ant-Hazard-8", "Walker-Hazard-8"), (SCPO,)),
+    "q2": Experiment(MAXIMUM_SUITES, (SCPO,)),
     "q3": Experiment((DRONE,), (
         SCPO,
         Variant("scpo", "scpo-subsample-resample", {"subsample": "resample"}),

@@ -1,4 +1,4 @@
-"""What the paper reports: its tables, its number of steps and of seeds."""
+"""What the paper reports: its tables, the suites of its figures, its number of steps and of seeds."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ NAMES = {
 }
 """Ours to the paper's, in the order of every legend and table."""
 SEEDS = 2
+POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
+MAXIMUM_SUITES = ("Ant-Hazard-8", "Walker-Hazard-8")
+"""Suites of its figures: of single questions, and of the maximum state-wise cost."""
 METRICS = ("return", "episode_cost", "cost_rate")
 
 

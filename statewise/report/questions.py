@@ -27,7 +27,7 @@ from statewise.report.content import Section
 from statewise.report.data import Array, RunData, read_runs
 from statewise.report.groups import Group, group_runs
 from statewise.report.markdown import plain
-from statewise.report.paper import NAMES, SEEDS, paper_steps
+from statewise.report.paper import DRONE, MAXIMUM_SUITES, NAMES, POINT, SEEDS, paper_steps
 from statewise.report.table import number
 from statewise.report.variants import DEPARTURES, LAGRANGIAN, SUBSAMPLED, VARIANT
 from statewise.training.checkpoint import write_atomically
@@ -35,8 +35,6 @@ from statewise.training.checkpoint import write_atomically
 Data = dict[str, Any]
 share = pictures.share_text
 
-POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
-MAXIMUM_SUITES = ("Ant-Hazard-8", "Walker-Hazard-8")
 RESOURCES = ("trpo", "cpo", "scpo")
 BOUNDS = ("J_predicted", "J_bound", "J_bound_paper")
 """First order, with the corrected penalty, with the printed one."""
