@@ -17,6 +17,7 @@ from statewise.bench.ablations import EXPERIMENTS, ablation_grid, check_question
 from statewise.bench.grid import paper_grid
 from statewise.bench.rollouts import Recorded, episode, record, targets
 from statewise.cli import main
+from statewise.report import question_captions as captions
 from statewise.report import questions as q
 from statewise.report.data import export_runs, read_runs
 from statewise.report.groups import Group, group_runs
@@ -189,8 +190,8 @@ def test_predictions_are_held_against_the_epoch_after_them() -> None:
     assert pairs["idle"] == 1
     tests = q.bound_tests([pairs])
     # First order: 0.30 < 0.40, 0.50 > 0.45, 0.20 < 0.25. Corrected: 5 and 0.6 hold, 0.2 does not.
-    assert [tests[b]["share"] for b in q.BOUNDS] == pytest.approx([1 / 3, 2 / 3, 1.0])
-    assert [tests[b]["share_max_cost"] for b in q.BOUNDS] == [1.0, 1.0, 1.0]
+    assert [tests[b]["share"] for b in captions.BOUNDS] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert [tests[b]["share_max_cost"] for b in captions.BOUNDS] == [1.0, 1.0, 1.0]
     assert tests["J_predicted"]["excess"] == pytest.approx(-0.05)  # of -0.1, 0.05, -0.05
     assert tests["J_predicted"]["distance"] == pytest.approx(0.05)
 
@@ -208,7 +209,7 @@ def test_resources_are_those_of_the_median_epoch_relative_to_trpo(tmp_path: Path
     assert data["used"]["scpo"] == {"collect": 1.0, "update": 4.0, "epoch": 5.0, "memory": 400.0}
     assert data["relative"]["trpo"] == {"collect": 1.0, "update": 1.0, "epoch": 1.0, "memory": 1.0}
     assert data["relative"]["cpo"]["epoch"] == pytest.approx(4 / 3)
-    assert "NOT comparable" not in q.resources_caption(data)
+    assert "NOT comparable" not in captions.resources_caption(data)
 
 
 def test_resources_of_unlike_runs_are_called_so(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_resources_of_unlike_runs_are_called_so(tmp_path: Path) -> None:
         write_run(tmp_path, algo=algo, train=train)
     data = q.resources_answer(groups_of(tmp_path))
     assert data is not None
-    assert "NOT comparable" in q.resources_caption(data)
+    assert "NOT comparable" in captions.resources_caption(data)
 
 
 def test_curves_are_means_over_seeds_of_the_right_runs(tmp_path: Path) -> None:
@@ -232,12 +233,13 @@ def test_curves_are_means_over_seeds_of_the_right_runs(tmp_path: Path) -> None:
     assert (scpo["name"], scpo["seeds"], sub["name"], sub["seeds"]) == ("SCPO", 2, "sub-sampled", 1)
     assert scpo["mean"]["return"] == [2.0, 4.0, 6.0]
     assert sub["mean"]["return"] == [5.0, 10.0, 15.0]
-    assert "SCPO: 2 seeds, 0.09 million steps; sub-sampled: 1 seed" in q.subsampling_caption(data)
+    text = captions.subsampling_caption(data)
+    assert "SCPO: 2 seeds, 0.09 million steps; sub-sampled: 1 seed" in text
     most = q.maximum_answer(groups)
     assert most is not None
     (only,) = most["curves"]  # of SCPO as it is, not of a variant
     assert only["mean"]["max_cost"] == [2.0, 2.0, 2.0]
-    assert "not here: Ant-Hazard-8, Walker-Hazard-8" in q.maximum_caption(most)
+    assert "not here: Ant-Hazard-8, Walker-Hazard-8" in captions.maximum_caption(most)
 
 
 def test_the_appendix_and_the_departures_take_their_own_variants(tmp_path: Path) -> None:

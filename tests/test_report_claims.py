@@ -23,6 +23,7 @@ from statewise.report.findings import Check, SuiteFindings, checks_table, find, 
 from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
 from statewise.report.page import page
+from statewise.report.question_captions import maximum_caption
 from statewise.report.ranking import rank
 from statewise.training import checkpoint
 
@@ -293,7 +294,7 @@ def test_a_misspelt_suite_is_an_error_also_where_nothing_is_trained(
 )  # fmt: skip
 def test_a_caption_never_says_0_million_of_some_steps(steps: int, text: str) -> None:
     curve = {"suite": "Mine-1", "name": "SCPO", "seeds": 1, "steps": steps, "finished": True}
-    assert f"1 seed, {text} million steps." in q.maximum_caption({"curves": [curve]})
+    assert f"1 seed, {text} million steps." in maximum_caption({"curves": [curve]})
 
 
 # Ray, Ctrl-C -----------------------------------------------------------------------------------------

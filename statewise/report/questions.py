@@ -15,29 +15,23 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from statewise.envs.suites import PAPER_SUITES
+from statewise.report import question_captions as captions
 from statewise.report import question_pictures as pictures
 from statewise.report.build import picture
 from statewise.report.content import Section
 from statewise.report.data import Array, RunData, read_runs
 from statewise.report.groups import Group, group_runs
 from statewise.report.markdown import plain
-from statewise.report.paper import DRONE, MAXIMUM_SUITES, NAMES, POINT, SEEDS, paper_steps
-from statewise.report.table import number
+from statewise.report.paper import DRONE, MAXIMUM_SUITES, POINT
+from statewise.report.question_captions import BOUNDS, RESOURCES
+from statewise.report.question_pictures import Data
 from statewise.report.variants import DEPARTURES, LAGRANGIAN, SUBSAMPLED, VARIANT
 from statewise.training.checkpoint import write_atomically
 
-Data = dict[str, Any]
-share = pictures.share_text
-
-RESOURCES = ("trpo", "cpo", "scpo")
-BOUNDS = ("J_predicted", "J_bound", "J_bound_paper")
-"""First order, with the corrected penalty, with the printed one."""
 FOLDER = "questions"
 """Where `write_answers` is looked for among runs."""
 
@@ -243,6 +237,11 @@ def curve(group: Group, metrics: Sequence[str]) -> Data:
     }
 
 
+def _short(values: Array) -> list[float | None]:
+    """Five digits are more than a curve shows."""
+    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in np.asarray(values).tolist()]
+
+
 # Question 4: the bound against the truth ---------------------------------------------------------
 
 
@@ -377,121 +376,7 @@ def _epochs(run: RunData) -> list[Data]:
     return epochs
 
 
-# What the figures say ----------------------------------------------------------------------------
-
-
-def maximum_caption(data: Data) -> str:
-    curves = data["curves"]
-    paper = [c["suite"] for c in curves if c["suite"] in MAXIMUM_SUITES]
-    missing = [suite for suite in MAXIMUM_SUITES if suite not in paper]
-    text = (
-        f"Largest cost of a step of an episode, mean over the episodes that ended in each epoch; SCPO. "
-        f"{_extents(curves, by='suite')} The paper shows {' and '.join(MAXIMUM_SUITES)}"
-    )
-    return f"{text}; not here: {', '.join(missing)}." if missing else f"{text}."
-
-
-def targets_caption(data: Data) -> str:
-    shown, zeros = len(data["targets"]), data["zeros"]
-    return (
-        f"{data['suite']}, {data['policy']}, sampled actions. What the cost critics are fitted to, "
-        f"along {shown} episodes drawn at random from the {data['costly']} with a cost, of "
-        f"{data['episodes']} in all. Left: discounted cost to go, the target of V_C; right: "
-        f"increments of the maximum to go, the target of V_D, a staircase that ends at 0. Of all "
-        f"{data['steps']:,} steps, {share(zeros['V_C'])} have a V_C target of exactly 0, "
-        f"{share(zeros['V_D'])} a V_D target of 0. Nothing is bootstrapped past an episode's end."
-    )
-
-
-def subsampling_caption(data: Data) -> str:
-    return (
-        f"SCPO with V_D fitted to all rows (the default here) and to as many zero targets as positive "
-        f"ones, drawn anew in each step (the paper's). {_extents(data['curves'], data['suite'])}"
-    )
-
-
-def lagrangian_caption(data: Data) -> str:
-    return (
-        f"SCPO and TRPO-Lagrangian with the multiplier weighed k times in the loss, its own rise "
-        f"unchanged. The paper's text does not name its k. {_extents(data['curves'], data['suite'])}"
-    )
-
-
-def departures_caption(data: Data) -> str:
-    return (
-        f"SCPO as it is here, and with one choice of the paper's or of its code restored; \"all of the "
-        f"paper's settings\" restores them together. {_extents(data['curves'], data['suite'])}"
-    )
-
-
-def bound_caption(data: Data) -> str:
-    first, corrected, printed = (data["tests"][key] for key in BOUNDS)
-    seeds = f"{data['seeds']} seed{'s' * (data['seeds'] > 1)}"
-    idle = f", without {data['idle']} that took no step" if data["idle"] else ""
-    return (
-        f"{data['suite']}, {seeds}, {_millions(data['steps'])} steps; curves of seed "
-        f"{data['drawn_seed']}, shares over the {data['epochs']} epochs of all seeds{idle}. True J_D "
-        f"of the policy made in an epoch, estimated from the next one, against what was predicted. To "
-        f"first order: not exceeded in {share(first['share'])} of epochs, median distance "
-        f"{number(first['distance'])}; it is NOT an upper bound. With the corrected penalty: "
-        f"{share(corrected['share'])}, a median of {number(corrected['excess'])} above the truth. With "
-        f"the penalty as printed: {share(printed['share'])}, {number(printed['excess'])} above. Values "
-        f"of 0 or less are not on the log axis."
-    )
-
-
-def resources_caption(data: Data) -> str:
-    used = data["used"]
-    times = ", ".join(f"{NAMES[a]} {used[a]['epoch']:.2f} s" for a in RESOURCES)
-    seeds = ", ".join(f"{NAMES[a]} {data['seeds'][a]}" for a in RESOURCES)
-    text = (
-        f"{data['suite']}, {' and '.join(data['machines'])}; seeds: {seeds}; "
-        f"{_millions(min(data['steps'].values()))} steps. Median epoch ({times}) and peak memory of "
-        f"the process, libraries included, relative to TRPO. Runs that shared a machine also shared "
-        f"its time, and GPU memory is that of all who used it."
-    )
-    if len(data["machines"]) > 1:
-        text += " NOT comparable: made on different machines."
-    if not data["same_settings"]:
-        text += " NOT comparable: made with different steps, worlds or devices."
-    return text
-
-
-def episode_caption(data: Data) -> str:
-    return (
-        f"{data['suite']}, {data['policy']}: cost C of each step, its running maximum M, and the "
-        f"increments D, which sum to the largest cost of the episode ({number(max(data['M']))}). Of "
-        f"{data['episodes']} episodes the one with the most rises of M that matter ({data['rises']})."
-    )
-
-
-def _extents(curves: Sequence[Data], suite: str = "", by: str = "name") -> str:
-    """Seeds and steps of each curve, beside the paper's."""
-    kinds: dict[tuple[int, int, bool, str], list[str]] = {}
-    mixed = len({c.get("on") for c in curves}) > 1
-    for c in curves:
-        on = f", on a {c['on']}" if mixed and "on" in c else ""
-        kinds.setdefault((c["seeds"], c["steps"], c["finished"], on), []).append(c[by])
-    parts = []
-    for (seeds, steps, finished, on), names in kinds.items():
-        who = f"{', '.join(names)}: " if len(kinds) > 1 else ""
-        parts.append(f"{who}{seeds} seed{'s' * (seeds > 1)}, {_millions(steps)} steps{on}"
-                     + ("" if finished else " (UNFINISHED)"))  # fmt: skip
-    where = f"{suite}; " if suite else ""
-    paper = sorted({paper_steps(c["suite"]) for c in curves if c["suite"] in PAPER_SUITES})
-    theirs = f" (paper: {SEEDS} seeds, {' or '.join(map(_millions, paper))} steps)" if paper else ""
-    return f"{where}{'; '.join(parts)}{theirs}."
-
-
-def _millions(steps: int) -> str:
-    """Two decimals, or two digits of fewer than 100,000 steps: never 0 of some."""
-    short = round(steps / 1e6, 2) if steps >= 100_000 else float(f"{steps / 1e6:.2g}")
-    return f"{short:.6f}".rstrip("0").rstrip(".") + " million"
-
-
-def _short(values: Array) -> list[float | None]:
-    """Five digits are more than a curve shows."""
-    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in np.asarray(values).tolist()]
+# All of them -------------------------------------------------------------------------------------
 
 
 def _dumped(groups: Sequence[Group]) -> Data | None:
@@ -501,24 +386,25 @@ def _dumped(groups: Sequence[Group]) -> Data | None:
 
 QUESTIONS = (
     Question("figure1", "fig1", "Figure 1: cost, maximum and increments of one episode",
-             "nothing but a suite", _dumped, pictures.draw_episode, episode_caption),
+             "nothing but a suite", _dumped, pictures.draw_episode, captions.episode_caption),
     Question("q2", "q2", "Q2: the maximum state-wise cost over training",
-             "a run of SCPO", maximum_answer, pictures.draw_maximum, maximum_caption),
+             "a run of SCPO", maximum_answer, pictures.draw_maximum, captions.maximum_caption),
     Question("q3_targets", "q3", "Q3: targets of the cost critics",
-             f"a checkpoint of SCPO on {DRONE}", _dumped, pictures.draw_targets, targets_caption),
+             f"a checkpoint of SCPO on {DRONE}", _dumped, pictures.draw_targets,
+             captions.targets_caption),
     Question("q3", "q3", "Q3: SCPO with and without sub-sampling",
              "runs of scpo and scpo-subsample-resample in one suite", subsampling_answer,
-             pictures.draw_compared, subsampling_caption),
+             pictures.draw_compared, captions.subsampling_caption),
     Question("q4", "q4", "Q4: the bound against the truth",
              "a run of SCPO with the metrics of two epochs", bound_answer, pictures.draw_bound,
-             bound_caption),
+             captions.bound_caption),
     Question("q5", "q5", "Q5: resources of TRPO, CPO and SCPO",
              "runs of trpo, cpo and scpo in one suite", resources_answer, pictures.draw_resources,
-             resources_caption),
+             captions.resources_caption),
     Question("app", "app", "Appendix: larger penalties for TRPO-Lagrangian",
              "runs of scpo and trpo_lag-k10 in one suite", lagrangian_answer,
-             pictures.draw_compared, lagrangian_caption),
+             pictures.draw_compared, captions.lagrangian_caption),
     Question("departures", "departures", "What our departures from the paper do",
              "runs of scpo and one of its variants, such as scpo-paper, in one suite",
-             departures_answer, pictures.draw_compared, departures_caption),
+             departures_answer, pictures.draw_compared, captions.departures_caption),
 )  # fmt: skip
