@@ -254,6 +254,7 @@ def test_the_appendix_and_the_departures_take_their_own_variants(tmp_path: Path)
     assert names == ["SCPO", "TRPO-LAG-1", "TRPO-LAG-10"]
     names = [curve["name"] for curve in departures["curves"]]
     assert names == ["SCPO", "recovery fraction 1", "all of the paper's settings"]
+    assert "but for the ages of the worlds" in captions.departures_caption(departures)
 
 
 # Figures, commands, reports ----------------------------------------------------------------------

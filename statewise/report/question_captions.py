@@ -55,7 +55,8 @@ def lagrangian_caption(data: Data) -> str:
 def departures_caption(data: Data) -> str:
     return (
         f"SCPO as it is here, and with one choice of the paper's or of its code restored; \"all of the "
-        f"paper's settings\" restores them together. {_extents(data['curves'], data['suite'])}"
+        f"paper's settings\" restores them together, but for the ages of the worlds, which stay as they "
+        f"are here (spread_ages). {_extents(data['curves'], data['suite'])}"
     )
 
 
