@@ -16,7 +16,8 @@ from pathlib import Path
 import tyro
 
 from statewise.envs.suites import PAPER_SUITES
-from statewise.report.build import build_report, export_runs
+from statewise.report.build import build_report
+from statewise.report.export import export_runs
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from synthetic_runs import Epoch, learning, write_run

@@ -242,7 +242,8 @@ class Report:
     """Show the page in the browser."""
 
     def run(self) -> None:
-        from statewise.report.build import build_report, export_runs
+        from statewise.report.build import build_report
+        from statewise.report.export import export_runs
         from statewise.report.questions import find_answers, questions_section, write_answers
 
         check_folder("--out", self.out)

@@ -19,7 +19,8 @@ from statewise.bench.rollouts import Recorded, episode, record, targets
 from statewise.cli import main
 from statewise.report import question_captions as captions
 from statewise.report import questions as q
-from statewise.report.data import export_runs, read_runs
+from statewise.report.data import read_runs
+from statewise.report.export import export_runs
 from statewise.report.groups import Group, group_runs
 from statewise.report.paper import DRONE, MAXIMUM_SUITES, POINT
 from statewise.report.question_pictures import styles

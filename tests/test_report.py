@@ -15,10 +15,11 @@ from synthetic_runs import ENVIRONMENT, learning, write_run
 from statewise.cli import main
 from statewise.core.statistics import rate_interval, stratified_bootstrap
 from statewise.report import curves
-from statewise.report.build import Section, build_report, export_runs, picture
+from statewise.report.build import Section, build_report, picture
 from statewise.report.charts import legend
 from statewise.report.content import assemble
 from statewise.report.data import POINTS, read_runs
+from statewise.report.export import export_runs
 from statewise.report.findings import find
 from statewise.report.groups import Group, command, group_runs
 from statewise.report.markdown import markdown

@@ -12,7 +12,8 @@ from synthetic_runs import write_run
 
 from statewise.cli import main
 from statewise.report.content import assemble
-from statewise.report.data import RunData, export_runs, read_runs
+from statewise.report.data import RunData, read_runs
+from statewise.report.export import export_runs
 from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
 from statewise.report.page import page

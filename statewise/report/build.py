@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from statewise.report.content import Section, assemble
-from statewise.report.data import export_runs, read_runs
+from statewise.report.data import read_runs
 from statewise.report.markdown import markdown
 from statewise.report.page import page
 from statewise.report.pictures import draw_suite
@@ -62,4 +62,4 @@ def picture(file: Path, caption: str) -> tuple[str, str]:
     return html, f"![{caption}](pictures/{file.name})"
 
 
-__all__ = ["Section", "build_report", "export_runs", "picture"]
+__all__ = ["Section", "build_report", "picture"]

@@ -1,4 +1,4 @@
-"""Runs on disk, read for a report: whole run folders, or the small form that `export` writes.
+"""Runs on disk, read for a report: whole run folders, or the small form that `export_runs` writes.
 
 Nothing is dropped in silence: whatever could not be read, or is not whole, comes back as a note.
 """
@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from statewise.algos import ALGORITHMS
 from statewise.report.summary import WHOLE, Metrics, RunSummary, check, is_number, summarise
-from statewise.training.checkpoint import write_atomically
 from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
 from statewise.training.run_folder import RunFolder
 
@@ -112,27 +111,6 @@ def read_runs(roots: Sequence[Path]) -> Reading:
     return Reading(tuple(runs), tuple(notes + double))
 
 
-def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
-    """Write the small form of all runs: the same report can be made from it. The new folders.
-
-    Raises ValueError, before anything is written, where that would be in the folder of a run.
-    """
-    runs = read_runs(roots).runs
-    sources = {run.path.resolve() for run in runs}
-    targets: list[Path] = []
-    for run in runs:
-        name = out / _file_name(run.suite) / _file_name(run.label)
-        folder = name / f"seed-{run.seed}"
-        number = 2
-        while folder in targets or _taken(folder, run, sources):  # other settings, the same name
-            folder = name / f"seed-{run.seed}-{number}"
-            number += 1
-        targets.append(folder)
-    for run, folder in zip(runs, targets, strict=True):
-        _export(run, folder)
-    return targets
-
-
 def settings_of(run: RunData) -> dict[str, dict[str, Any]]:
     """What decides the result of a run, but for its seed; an old run lacks the newest settings."""
     train, own = default_settings(run.suite, run.algo)
@@ -187,7 +165,7 @@ def _read_run(folder: Path) -> RunData | None:
     metrics, notes = _read_metrics(folder / "metrics.jsonl")
     if not metrics:
         raise ValueError("; ".join(notes) or "no whole epoch yet")
-    environment = _read_json(folder / "environment.json")
+    environment = read_json(folder / "environment.json")
     if environment is None:
         notes.append("environment.json is missing or damaged: where it was made is not known")
     grid = _grid(epochs)
@@ -229,7 +207,7 @@ def _read_config(folder: Path) -> dict[str, Any] | None:
     path = folder / "config.json"
     if not os.path.lexists(path):
         raise ValueError("metrics.jsonl is there, but no config.json")
-    config = _read_json(path)
+    config = read_json(path)
     if config is None:
         raise ValueError("config.json cannot be read")
     if not {"train", "algorithm"} <= set(config) and not (folder / "metrics.jsonl").exists():
@@ -250,7 +228,7 @@ def _read_summary(folder: Path) -> tuple[RunSummary | None, list[str]]:
     path = folder / SUMMARY
     if not os.path.lexists(path):
         return None, []
-    content = _read_json(path) or {}
+    content = read_json(path) or {}
     try:
         summary = RunSummary.from_dict(content)
         check({"notes": []} | content, {"notes": "list[str]"}, "the summary")
@@ -335,7 +313,7 @@ def _some(epochs: Sequence[str]) -> str:
     return f"epoch{'s' if len(epochs) > 1 or ' ' in shown else ''} {shown}"
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file, or None if there is none."""
     try:
         content = _parse(path.read_bytes()) if path.is_file() else None
@@ -369,62 +347,3 @@ def _without_doubles(runs: list[RunData]) -> tuple[list[RunData], list[str]]:
 
 def _length(run: RunData) -> int:
     return run.summary.epochs_done
-
-
-# Writing ---------------------------------------------------------------------------------------
-
-
-def _export(run: RunData, folder: Path) -> None:
-    """`config.json`, `environment.json`, `summary.json` and the epochs of the curves."""
-    lines = []
-    for i, epoch in enumerate(run.curve_epochs):
-        row: dict[str, Any] = {"epoch": epoch, "steps": int(run.curves["steps"][i])}
-        row |= {key: _short(float(run.curves[key][i])) for key in WHOLE}
-        lines.append(json.dumps(row, separators=(",", ":")) + "\n")
-    summary = run.summary.as_dict() | {"notes": run.notes}
-    for name, content in (
-        ("config.json", json.dumps(_public_config(run), indent=1) + "\n"),
-        ("environment.json", json.dumps(_public_environment(run), indent=1) + "\n"),
-        (SUMMARY, json.dumps(summary, indent=1) + "\n"),
-        ("metrics.jsonl", "".join(lines)),
-    ):
-        write_atomically(folder / name, content.encode())
-
-
-def _public_config(run: RunData) -> dict[str, Any]:
-    """The settings without the folder they were on somebody's disk in."""
-    return run.config | {"train": run.config["train"] | {"out": "runs"}}
-
-
-def _public_environment(run: RunData) -> dict[str, Any]:
-    """Versions, hardware and commit; the command may hold private paths."""
-    return {name: value for name, value in run.environment.items() if name != "command"}
-
-
-def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
-    """Whether another run was exported to the folder before: this one must not replace it.
-
-    Raises ValueError for the folder of a run itself, which an export must never touch.
-    """
-    real = folder.resolve()
-    if not sources.isdisjoint((real, *real.parents)):
-        raise ValueError(
-            f"the export to {folder} would write over the run it is made from: choose another folder"
-        )
-    if any((folder / name).exists() for name in ("checkpoints", "episodes.csv")) or (
-        (folder / "metrics.jsonl").exists() and not (folder / SUMMARY).exists()
-    ):
-        raise ValueError(
-            f"{folder} is a run that no export wrote, and is not written over: choose another folder"
-        )
-    there = folder / "config.json"
-    return there.exists() and _read_json(there) != _public_config(run)
-
-
-def _file_name(name: str) -> str:
-    return name.replace(":", "-").replace("/", "-")
-
-
-def _short(value: float) -> float | None:
-    """Five digits are more than a curve shows."""
-    return float(f"{value:.5g}") if math.isfinite(value) else None
