@@ -11,6 +11,7 @@ from typing import Any
 from statewise.report.data import SUMMARY, RunData, read_json, read_runs
 from statewise.report.summary import WHOLE
 from statewise.training.checkpoint import write_atomically
+from statewise.training.run_folder import file_name
 
 
 def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
@@ -22,7 +23,7 @@ def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
     sources = {run.path.resolve() for run in runs}
     targets: list[Path] = []
     for run in runs:
-        name = out / _file_name(run.suite) / _file_name(run.label)
+        name = out / file_name(run.suite) / file_name(run.label)
         folder = name / f"seed-{run.seed}"
         number = 2
         while folder in targets or _taken(folder, run, sources):  # other settings, the same name
@@ -79,10 +80,6 @@ def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
         )
     there = folder / "config.json"
     return there.exists() and read_json(there) != _public_config(run)
-
-
-def _file_name(name: str) -> str:
-    return name.replace(":", "-").replace("/", "-")
 
 
 def _short(value: float) -> float | None:

@@ -24,7 +24,7 @@ from statewise.envs.vec_env import make_env
 from statewise.sim.backend import GpuError
 from statewise.training import checkpoint
 from statewise.training.collect import Collector, Env, Episodes
-from statewise.training.run_folder import RunFolder, RunFolderError
+from statewise.training.run_folder import RunFolder, RunFolderError, file_name
 from statewise.types import Rollout
 from statewise.version import __version__
 
@@ -149,8 +149,8 @@ class TrainSettings:
 
     @property
     def folder(self) -> Path:
-        name = self.suite.replace(":", "-").replace("/", "-")
-        return Path(self.out) / name / (self.label or self.algo) / f"seed-{self.seed}"
+        label = self.label or self.algo
+        return Path(self.out) / file_name(self.suite) / label / f"seed-{self.seed}"
 
 
 class Training:

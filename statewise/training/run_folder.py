@@ -178,6 +178,11 @@ class RunFolder:
             checkpoint.write_atomically(path, "".join(kept).encode())
 
 
+def file_name(name: str) -> str:
+    """The name of a suite or label, such as gym:Walk-v0, as one of a file or folder."""
+    return name.replace(":", "-").replace("/", "-")
+
+
 def holds_a_run(path: Path) -> bool:
     """Whether a folder has metrics or checkpoints, with a config.json or without."""
     return (path / "metrics.jsonl").exists() or bool(checkpoint.latest(path / "checkpoints"))
