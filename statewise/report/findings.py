@@ -127,7 +127,7 @@ def _paper_tally() -> dict[str, str]:
 
 def _suite_findings(suite: str, groups: Sequence[Group]) -> SuiteFindings:
     mains = {g.algo: g for g in groups if g.main and g.finished}
-    early = [g.name for g in mains.values() if g.steps < g.settling]
+    early = [g.name for g in mains.values() if not g.settled]
     scpo, trpo = mains.get("scpo"), mains.get("trpo")
     rivals = [g for g in mains.values() if scpo and g is not scpo and g.task == scpo.task]
     checks = [
@@ -277,7 +277,7 @@ def _limits(suite: str, groups: Sequence[Group], mains: dict[str, Group]) -> lis
     if short and suite in PAPER_SUITES:
         span = " to ".join(dict.fromkeys(_millions(s) for s in (short[0], short[-1])))
         found.append(f"Fewer steps than the paper: {span} of {_millions(paper)} million.")
-    early = [g for g in mains.values() if g.steps < g.settling]
+    early = [g for g in mains.values() if not g.settled]
     if early:
         names, steps = ", ".join(g.name for g in early), max(g.settling for g in early)
         found.append(f"Too short to say how episodes end, since none can have run out of time before "

@@ -58,6 +58,11 @@ class Group:
         return max(run.settling for run in self.runs)
 
     @property
+    def settled(self) -> bool:
+        """Whether an episode can have run out of time."""
+        return self.steps >= self.settling
+
+    @property
     def own(self) -> str:
         """The algorithm it stands for, if any."""
         return self.algo if self.main else ""
