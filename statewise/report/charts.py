@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from statewise.report.data import RunData
 from statewise.report.groups import Group
 from statewise.report.paper import METRICS, NAMES, paper_value
 from statewise.report.summary import WHOLE
+from statewise.report.table import short
 
 EPISODIC = ("return", "episode_cost", "max_cost")
 """Metrics of the episodes that ended; at first only short ones can have."""
@@ -85,8 +85,8 @@ def _curves(group: Group, series: int) -> dict[str, Any]:
         "seeds": len(group.counted),
         "finished": group.finished,
         "x": [int(step) for step in curve.steps],
-        "mean": {key: _short(curve.mean[key], 4) for key in WHOLE},
-        "std": {key: _short(curve.std[key], 3) for key in WHOLE} if len(group.counted) > 1 else {},
+        "mean": {key: short(curve.mean[key], 4) for key in WHOLE},
+        "std": {key: short(curve.std[key], 3) for key in WHOLE} if len(group.counted) > 1 else {},
         "paper": {m: v for m, v in paper.items() if v is not None},
         "partial": [_partial(run) for run in group.uncounted],
     }
@@ -94,9 +94,5 @@ def _curves(group: Group, series: int) -> dict[str, Any]:
 
 def _partial(run: RunData) -> dict[str, Any]:
     """An unfinished seed beside finished ones: a line of its own."""
-    lines = {key: _short(run.curves[key], 4) for key in WHOLE}
+    lines = {key: short(run.curves[key], 4) for key in WHOLE}
     return {"seed": run.seed, "x": [int(step) for step in run.curves["steps"]], "mean": lines}
-
-
-def _short(values: Iterable[float], digits: int) -> list[float | None]:
-    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]

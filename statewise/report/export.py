@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from statewise.report.data import SUMMARY, RunData, read_json, read_runs
 from statewise.report.summary import WHOLE
+from statewise.report.table import short
 from statewise.training.checkpoint import write_atomically
 from statewise.training.run_folder import file_name
 
@@ -37,10 +37,10 @@ def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
 
 def _export(run: RunData, folder: Path) -> None:
     """`config.json`, `environment.json`, `summary.json` and the epochs of the curves."""
-    lines = []
+    curves, lines = {key: short(run.curves[key]) for key in WHOLE}, []
     for i, epoch in enumerate(run.curve_epochs):
         row: dict[str, Any] = {"epoch": epoch, "steps": int(run.curves["steps"][i])}
-        row |= {key: _short(float(run.curves[key][i])) for key in WHOLE}
+        row |= {key: curves[key][i] for key in WHOLE}
         lines.append(json.dumps(row, separators=(",", ":")) + "\n")
     summary = run.summary.as_dict() | {"notes": run.notes}
     for name, content in (
@@ -80,8 +80,3 @@ def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
         )
     there = folder / "config.json"
     return there.exists() and read_json(there) != _public_config(run)
-
-
-def _short(value: float) -> float | None:
-    """Five digits are more than a curve shows."""
-    return float(f"{value:.5g}") if math.isfinite(value) else None

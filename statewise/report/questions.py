@@ -7,7 +7,6 @@ drawn again where the runs themselves are not.
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,19 +15,19 @@ from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from statewise.report import question_captions as captions
 from statewise.report import question_pictures as pictures
 from statewise.report.build import picture
 from statewise.report.content import Section
-from statewise.report.data import Array, RunData, read_runs
+from statewise.report.data import RunData, read_runs
 from statewise.report.groups import Group, group_runs
 from statewise.report.markdown import plain
 from statewise.report.paper import DRONE, MAXIMUM_SUITES, POINT
 from statewise.report.question_captions import BOUNDS, RESOURCES
 from statewise.report.question_pictures import Data
+from statewise.report.table import short
 from statewise.report.variants import DEPARTURES, LAGRANGIAN, SUBSAMPLED, VARIANT
 from statewise.training.checkpoint import write_atomically
 
@@ -232,14 +231,9 @@ def curve(group: Group, metrics: Sequence[str]) -> Data:
         "finished": group.finished,
         "on": "GPU" if group.device.startswith("cuda") else "CPU",
         "x": [int(step) for step in whole.steps],
-        "mean": {key: _short(whole.mean[key]) for key in metrics},
-        "std": {key: _short(whole.std[key]) for key in metrics},
+        "mean": {key: short(whole.mean[key]) for key in metrics},
+        "std": {key: short(whole.std[key]) for key in metrics},
     }
-
-
-def _short(values: Array) -> list[float | None]:
-    """Five digits are more than a curve shows."""
-    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in np.asarray(values).tolist()]
 
 
 # Question 4: the bound against the truth ---------------------------------------------------------

@@ -1,9 +1,9 @@
-"""A table that can be a web page's or a Markdown file's, and how its numbers are written."""
+"""A table that can be a web page's or a Markdown file's, and how numbers are written."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from statewise.core.statistics import Interval
@@ -112,6 +112,11 @@ def duration(seconds: float) -> str:
     if seconds < 6000:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def short(values: Iterable[float], digits: int = 5) -> list[float | None]:
+    """For JSON: as many significant digits as a curve can show; None where not finite."""
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]
 
 
 def _decimals(value: float, digits: int) -> int:
