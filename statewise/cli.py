@@ -26,6 +26,7 @@ from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.bench.ablations import Ablations
 from statewise.bench.command import STOPPED_STATUS, Paper
 from statewise.bench.grid import parse_seeds
+from statewise.bench.rollouts import random_policy
 from statewise.cli_tables import evaluation_table, play_table, robot_table, suite_table
 from statewise.envs.imports import import_modules
 from statewise.envs.render import (
@@ -50,8 +51,6 @@ from statewise.version import __version__
 
 _VIDEO_RATE = 34.0
 """Frames per second of a video at most: faster robots are shown every few steps."""
-_HOLD = 0.1
-"""Seconds for which the random policy holds an action."""
 _SEEDS_HELP = "Train once with each of these seeds, one after another: 0..7, or 0,3,5."
 _SPEED_WORLDS = 256
 _SPEED_SECONDS = 2.0
@@ -367,7 +366,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def measure_speed(suite: str, num_envs: int, seconds: float) -> float:
     """Environment steps per second, of all worlds together, under random actions."""
     env = make_env(suite, num_envs)
-    act = _random_policy((num_envs, env.spec.action_size), hold=1, seed=0, device=env.device)
+    act = random_policy(env, seed=0, hold=0.0)
     step = env.reset()
     for _ in range(3):
         step = env.step(act(step))
@@ -380,27 +379,10 @@ def measure_speed(suite: str, num_envs: int, seconds: float) -> float:
 
 def _policy(name: str, env: VecEnv, seed: int) -> Callable[[Step], Tensor]:
     """Actions `[B, a]` for every world, step by step."""
-    shape = (env.num_envs, env.spec.action_size)
     if name == "zero":
+        shape = (env.num_envs, env.spec.action_size)
         return lambda step: torch.zeros(shape, device=env.device)
-    return _random_policy(shape, max(1, round(_HOLD / env.spec.control_dt)), seed, env.device)
-
-
-def _random_policy(
-    shape: tuple[int, int], hold: int, seed: int, device: torch.device
-) -> Callable[[Step], Tensor]:
-    """Uniform actions, each held for some steps: noise at every step goes nowhere."""
-    generator = torch.Generator().manual_seed(seed)
-    actions = torch.zeros(shape)
-    calls = itertools.count()
-
-    def act(step: Step) -> Tensor:
-        nonlocal actions
-        if next(calls) % hold == 0:
-            actions = 2 * torch.rand(shape, generator=generator) - 1
-        return actions.to(device)
-
-    return act
+    return random_policy(env, seed)
 
 
 def _console(stderr: bool = False) -> Console:

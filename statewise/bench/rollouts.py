@@ -25,7 +25,7 @@ COST_GAMMA = 0.99
 """Discount of the costs, as the methods that bound their sum have it."""
 _FRESH = 1 << 41
 """Seeds start here, so that no layout of a training or an evaluation is replayed."""
-_HOLD = 0.1
+HOLD = 0.1
 """Seconds for which the random policy holds an action: noise at every step goes nowhere."""
 
 
@@ -56,7 +56,7 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
     """
     if run is None:
         env: Env = make_env(suite, episodes, seed)
-        return _record(env, _random_policy(env, seed), "a random policy", seed)
+        return _record(env, random_policy(env, seed), "a random policy", seed)
     policy = load_policy(run)
     settings = dataclasses.replace(policy.settings, num_envs=episodes, seed=seed, device="cpu")
     env = build_env(settings)
@@ -65,6 +65,23 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
     steps = last_metrics(run).get("steps", 0)
     words = f"{run.parent.name}, seed {policy.settings.seed}, after {steps:,} steps"
     return _record(env, lambda step: policy.algo.act(step, generator).executed, words, seed)
+
+
+def random_policy(env: Env, seed: int, hold: float = HOLD) -> Callable[[Step], Tensor]:
+    """Uniform actions `[B, a]`, each held for some seconds, and at least for one step."""
+    steps = max(1, round(hold / env.spec.control_dt))
+    generator = torch.Generator().manual_seed(seed)
+    shape = (env.num_envs, env.spec.action_size)
+    actions, calls = torch.zeros(shape), 0
+
+    def act(step: Step) -> Tensor:
+        nonlocal actions, calls
+        if calls % steps == 0:
+            actions = 2 * torch.rand(shape, generator=generator) - 1
+        calls += 1
+        return actions.to(env.device)
+
+    return act
 
 
 def targets(recorded: Recorded, count: int = 5, seed: int = 0) -> dict[str, Any]:
@@ -153,23 +170,6 @@ def _to_go(recorded: Recorded) -> tuple[Tensor, Tensor]:
     v_c = returns_to_go(cost, nothing, ended, never, gamma=COST_GAMMA)
     v_d = returns_to_go(d, nothing, ended, never, gamma=1.0)
     return v_c[..., 0], v_d[..., 0]
-
-
-def _random_policy(env: Env, seed: int) -> Callable[[Step], Tensor]:
-    """Uniform actions, each held for a while."""
-    hold = max(1, round(_HOLD / env.spec.control_dt))
-    generator = torch.Generator().manual_seed(seed)
-    shape = (env.num_envs, env.spec.action_size)
-    actions, calls = torch.zeros(shape), 0
-
-    def act(step: Step) -> Tensor:
-        nonlocal actions, calls
-        if calls % hold == 0:
-            actions = 2 * torch.rand(shape, generator=generator) - 1
-        calls += 1
-        return actions
-
-    return act
 
 
 def _short(values: Tensor) -> list[float]:
