@@ -33,7 +33,6 @@ which few or no episodes start: no episode is longer than the ages that occur. V
 that makes it another V, no less valid here, unlike in `started_mean`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -74,17 +73,6 @@ def running_maximum(
 def increments(cost: Tensor, before: Tensor) -> Tensor:
     """D = max(C - M, 0) of each row, [T, B, m] (eq. 7); ``before`` is M before the row's cost."""
     return (cost - before).clamp_min(0.0)
-
-
-def transformed_increments(
-    before: Tensor, after: Tensor, transform: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """φ(M after) - φ(M before), [T, B, m]: their episode sum is φ(maximum) - φ(start).
-
-    Any non-decreasing φ turns J_D into E[φ(maximum)]: the identity gives D, M > w the probability
-    that the maximum exceeds w, M² the second moment, (M - z)+ the excess above z.
-    """
-    return (transform(after) - transform(before)).to(after.dtype)
 
 
 def episode_age(ended: Tensor, start: Tensor) -> Tensor:

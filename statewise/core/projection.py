@@ -121,21 +121,6 @@ def _vector(values: npt.ArrayLike) -> Array:
 # --- actions -----------------------------------------------------------------------------------
 
 
-def project_half_space(action: Tensor, normal: Tensor, offset: Tensor) -> Tensor:
-    """Nearest action with offset + normal·a <= 0, [B, act]: a safety layer (Dalal 2018).
-
-    a - max(0, (offset + h·a) / h·h) h. Safe actions come back unchanged, and so do those whose
-    normal is zero, because no action helps there.
-
-    action, normal: [B, act]; offset: [B].
-    """
-    excess = offset + (normal * action).sum(-1)
-    square = normal.square().sum(-1)
-    active = (excess > 0.0) & (square > 0.0)
-    length = torch.where(active, excess / torch.where(active, square, 1.0), 0.0)
-    return action - length.unsqueeze(-1) * normal
-
-
 @torch.no_grad()
 def project_safe_box(
     action: Tensor,

@@ -106,16 +106,6 @@ def rate_interval(events: int, trials: int, *, level: float = 0.95) -> Interval:
     )
 
 
-def rate_upper_bound(events: int, trials: int, *, level: float = 0.95) -> float:
-    """Exact one-sided bound: the true rate is at most this with confidence ``level``.
-
-    With no event in n trials it is 1 - (1 - level)^(1/n), about 3/n at 95 % ("rule of three").
-    """
-    _check_counts(events, trials)
-    _check_level(level)
-    return _upper_bound(events, trials, 1 - level)
-
-
 def _lower_bound(events: int, trials: int, tail: float) -> float:
     """The rate at which ``events`` or more have probability ``tail``."""
     return float(beta_distribution.ppf(tail, events, trials - events + 1)) if events else 0.0

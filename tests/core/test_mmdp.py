@@ -12,7 +12,6 @@ from statewise.core.mmdp import (
     increments,
     running_maximum,
     started_mean,
-    transformed_increments,
 )
 
 
@@ -73,14 +72,6 @@ def test_negative_costs_are_refused_unless_a_lower_bound_is_said():
 def test_costs_that_are_not_numbers_are_refused():
     with pytest.raises(ValueError, match="smallest cost is nan"):
         running_maximum(rows(0, float("nan")), flags(0, 0))
-
-
-def test_transformed_increments_count_what_the_transform_of_the_maximum_does():
-    cost, ended = rows(0, 2, 1, 5), flags(0, 0, 0, 1)
-    before, after = running_maximum(cost, ended)
-    assert transformed_increments(before, after, torch.square).sum() == 25
-    exceeds = transformed_increments(before, after, lambda m: (m > 1).double())
-    assert exceeds.flatten().tolist() == [0, 1, 0, 0]
 
 
 def test_age_counts_steps_within_each_episode():

@@ -9,7 +9,6 @@ from scipy import sparse
 from statewise.core.projection import (
     least_distance,
     nearest_point,
-    project_half_space,
     project_safe_box,
     projected_step,
 )
@@ -117,15 +116,6 @@ def test_dependent_constraints_need_no_special_care():
 
 
 # --- actions -----------------------------------------------------------------------------------
-
-
-def test_half_space_by_hand():
-    action = torch.tensor([[1.0, 1.0], [0.2, 0.0], [1.0, 1.0]])
-    normal = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 0.0]])
-    offset = torch.tensor([-1.0, -1.0, 5.0])
-    # 2 a_1 <= 1: moved to 0.5; safe already; nothing helps
-    expected = torch.tensor([[0.5, 1.0], [0.2, 0.0], [1.0, 1.0]])
-    torch.testing.assert_close(project_half_space(action, normal, offset), expected)
 
 
 @pytest.mark.parametrize(("n", "m"), [(2, 1), (5, 1), (17, 1), (2, 2), (2, 3), (8, 3), (3, 6)])

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from statewise.core.statistics import (
-    iqm,
-    mean,
-    rate_interval,
-    rate_upper_bound,
-    stratified_bootstrap,
-    summary,
-)
+from statewise.core.statistics import iqm, mean, rate_interval, stratified_bootstrap, summary
 
 
 def test_iqm_is_the_mean_of_the_middle_half():
@@ -58,11 +51,6 @@ def test_bootstrap_is_reproducible_and_takes_one_task():
     assert stratified_bootstrap(scores, seed=3) != stratified_bootstrap(scores, seed=4)
 
 
-def test_no_violation_in_n_trials_is_bounded_by_the_rule_of_three():
-    assert rate_upper_bound(0, 100) == pytest.approx(1 - 0.05 ** (1 / 100))
-    assert rate_upper_bound(0, 3000) == pytest.approx(3 / 3000, rel=0.01)
-
-
 def test_rate_interval_agrees_with_published_values():
     # Clopper and Pearson for 4 of 20 at 95 %: (0.0573, 0.4366)
     got = rate_interval(4, 20)
@@ -73,7 +61,6 @@ def test_rate_interval_agrees_with_published_values():
 
 def test_rate_interval_ends_at_zero_and_one():
     assert rate_interval(0, 10).low == 0.0 and rate_interval(10, 10).high == 1.0
-    assert rate_upper_bound(10, 10) == 1.0
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.02, 0.3, 0.9])
@@ -84,8 +71,6 @@ def test_exact_intervals_cover_every_rate_at_least_as_often_as_they_say(rate):
     two_sided = [rate_interval(int(k), n) for k in events]
     inside = np.array([i.low <= rate <= i.high for i in two_sided])
     assert chance[inside].sum() >= 0.95
-    below = np.array([rate <= rate_upper_bound(int(k), n) for k in events])
-    assert chance[below].sum() >= 0.95
 
 
 def test_what_cannot_be_summarised_is_refused():
