@@ -11,7 +11,7 @@ LAYERS = [
     {"graphs", "nets", "sim"},
     {"algos", "envs"},
     {"training"},
-    {"bench", "deploy", "report"},
+    {"bench", "report"},
     {"cli_tables"},
     {"cli"},
 ]
