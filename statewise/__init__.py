@@ -2,7 +2,7 @@
 
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.envs.gymnasium import register_suites
-from statewise.envs.imports import import_env
+from statewise.envs.imports import ImportedEnv, import_env
 from statewise.envs.robots import Robot, get_robot, register_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES, Suite, parse_suite
 from statewise.envs.vec_env import VecEnv, make_env
@@ -17,6 +17,7 @@ __all__ = [
     "ALGORITHMS",
     "PAPER_SUITES",
     "EnvSpec",
+    "ImportedEnv",
     "Policy",
     "Robot",
     "Rollout",
