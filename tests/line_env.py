@@ -6,6 +6,7 @@ Beyond 0.5 each step costs its distance beyond. Unconstrained, the best is to ru
 wait at 0.5, and step over it at the very end.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,16 +20,27 @@ EDGE = 0.5
 
 
 class LineEnv:
-    """`num_costs` copies of the same cost, to try several constraints."""
+    """`num_costs` copies of the same cost, to try several constraints.
 
-    def __init__(self, num_envs: int = 64, num_costs: int = 1) -> None:
+    units: of each cost, if not 1: both the cost and its ceiling are that many times as large.
+    truncates: time runs out after the last step, instead of the task ending.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 64,
+        num_costs: int = 1,
+        units: Sequence[float] = (),
+        truncates: bool = False,
+    ) -> None:
         self.num_envs, self.device, self.faults = num_envs, torch.device("cpu"), 0
+        self.units, self.truncates = torch.tensor(units or (1.0,) * num_costs), truncates
         self.spec = EnvSpec(
             name="Line",
             obs_size=2,
             action_size=1,
             cost_names=tuple(f"edge{i}" for i in range(num_costs)),
-            cost_ceiling=(LENGTH * STRIDE,) * num_costs,
+            cost_ceiling=tuple((LENGTH * STRIDE * self.units).tolist()),
             max_episode_steps=LENGTH,
             control_dt=1.0,
             blocks={"x": slice(0, 1), "time": slice(1, 2)},
@@ -49,16 +61,16 @@ class LineEnv:
     def step(self, action: Tensor) -> Step:
         move = STRIDE * action[:, 0].clamp(-1.0, 1.0)
         self.x, self.t = self.x + move, self.t + 1
-        cost = (self.x - EDGE).clamp(min=0.0).unsqueeze(1).expand(-1, self.spec.num_costs)
+        cost = (self.x - EDGE).clamp(min=0.0).unsqueeze(1) * self.units
         before, after = self.top, torch.maximum(self.top, cost)
-        terminated = self.t >= LENGTH
-        truncated = torch.zeros_like(terminated)
+        ended = self.t >= LENGTH
+        no = torch.zeros_like(ended)
+        terminated, truncated = (no, ended) if self.truncates else (ended, no)
         final_obs = self._obs()
-        self.x = self.x.masked_fill(terminated, 0.0)
-        self.t = self.t.masked_fill(terminated, 0)
-        self.top = after.masked_fill(terminated.unsqueeze(1), 0.0)
-        return Step(self._obs(), move, cost, before, after, terminated, truncated, final_obs,
-                    truncated)  # fmt: skip
+        self.x = self.x.masked_fill(ended, 0.0)
+        self.t = self.t.masked_fill(ended, 0)
+        self.top = after.masked_fill(ended.unsqueeze(1), 0.0)
+        return Step(self._obs(), move, cost, before, after, terminated, truncated, final_obs, no)
 
     def state_dict(self) -> dict[str, Any]:
         return {"x": self.x, "t": self.t, "top": self.top}

@@ -1,0 +1,490 @@
+"""What an update makes of time limits, of units of cost, of noise, and of the caps in its settings."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from line_env import LineEnv
+from torch import Tensor
+
+from statewise.algos import Algorithm, get_algorithm
+from statewise.algos.estimates import Batch, estimate
+from statewise.algos.filters import Corrections
+from statewise.algos.steps import (
+    Candidate,
+    PolicyStep,
+    Reliability,
+    constrained_step,
+    contrasts,
+    cost_surrogates,
+    reward_surrogate,
+)
+from statewise.algos.trpo_fac import TrpoFac
+from statewise.algos.trpo_ipo import TrpoIpo
+from statewise.algos.trpo_sl import TrpoSl
+from statewise.algos.trpo_usl import TrpoUsl
+from statewise.core.line_search import RewardTest
+from statewise.training.collect import Collector
+
+QUICK: dict[str, Any] = {"hidden": (16, 16), "critic_iterations": 5, "critic_batch": 128}
+WITH_CRITIC = ["cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo"]
+
+
+def make(name: str, env: LineEnv, **settings: Any) -> Algorithm:
+    kind = get_algorithm(name)
+    return kind(env.spec, kind.settings_class(**(QUICK | settings)), epochs=6, seed=0)
+
+
+def learn(name: str, env: LineEnv, **settings: Any) -> tuple[Algorithm, Batch]:
+    """An algorithm, and the estimates of 16 steps of its first policy."""
+    algo = make(name, env, **settings)
+    rollout, _ = Collector(env, algo, seed=1).collect(16)
+    algo._measure(rollout)
+    return algo, estimate(algo, rollout)
+
+
+def say(net: torch.nn.Module, value: float) -> None:
+    """Let a network answer `value` everywhere."""
+    for p in net.parameters():
+        p.data.zero_()
+    softplus = isinstance(net[-1], torch.nn.Softplus)  # type: ignore[index]
+    last = net[-2 if softplus else -1]  # type: ignore[index]
+    last.bias.data.fill_(math.log(math.expm1(value)) if softplus else value)
+
+
+# The time limit --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["scpo", *WITH_CRITIC])
+@pytest.mark.parametrize("truncates", [False, True])
+def test_only_a_sum_of_costs_goes_on_past_the_time_limit(name: str, truncates: bool) -> None:
+    """The largest cost of an episode is that within its time; a sum is of a task without an end."""
+    algo, batch = learn(name, LineEnv(16, truncates=truncates), log_std=0.0)
+    assert algo.cost_value is not None and algo.cost_signal is not None
+    rollout, last = batch.rollout, batch.rollout.ended.flatten()
+    after = algo.observe(rollout.next_obs, rollout.cost_max).flatten(0, 1)[last]
+    value, beyond = (algo.cost_value(x).detach() for x in (batch.inputs[last], after))
+    goes_on = truncates and name != "scpo"
+    signal = (rollout.increment if name == "scpo" else rollout.cost).flatten(0, 1)[last]
+    target = signal + algo.cost_signal.gamma * beyond * goes_on
+    torch.testing.assert_close(batch.cost_target[last], target)
+    # Advantages are less their mean over the whole batch.
+    centred = [x - x.mean() for x in (batch.cost_advantage[last], target - value)]
+    torch.testing.assert_close(*centred)
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_the_cost_to_go_of_an_action_goes_on_past_the_time_limit(truncates: bool) -> None:
+    """From the state that time ran out in, and not from the one the next episode starts in."""
+    algo, batch = learn("trpo_usl", LineEnv(16, truncates=truncates), log_std=0.0, cost_gamma=0.9)
+    assert isinstance(algo, TrpoUsl)
+    fitted: list[Tensor] = []
+    fit = algo.fit
+
+    def record(inputs: Tensor, targets: Any, *more: Any) -> Any:
+        fitted.append(targets["cost_to_go"])
+        return fit(inputs, targets, *more)
+
+    algo.fit = record  # type: ignore[method-assign, assignment]
+    with torch.no_grad():
+        rollout = batch.rollout
+        after = algo.observe(rollout.next_obs, rollout.cost_max).flatten(0, 1)
+        mean = algo.cost_to_go(torch.cat([after, algo.policy(after).clamp(-1, 1)], 1))
+        done = torch.cat([batch.inputs, rollout.executed.flatten(0, 1).clamp(-1, 1)], 1)
+        here = algo.cost_to_go(done).view_as(rollout.cost)
+    algo.fit_cost_to_go(batch)
+    ahead = ((fitted[0] - rollout.cost.flatten(0, 1)) / 0.9).view_as(rollout.cost)
+    ended, mean = rollout.ended, mean.view_as(rollout.cost)
+    expected = mean[ended] if truncates else torch.zeros_like(mean[ended])
+    torch.testing.assert_close(ahead[ended], expected, atol=1e-5, rtol=1e-4)
+    within = ~ended[:-1]
+    torch.testing.assert_close(ahead[:-1][within], here[1:][within], atol=1e-5, rtol=1e-4)
+    cut = ~ended[-1]
+    torch.testing.assert_close(ahead[-1][cut], mean[-1][cut], atol=1e-5, rtol=1e-4)
+
+
+def test_a_sum_of_costs_is_never_estimated_below_zero() -> None:
+    env = LineEnv(16)
+    algo = make("cpo", env)
+    assert algo.cost_value is not None
+    say(algo.cost_value, -1.0)
+    rollout, _ = Collector(env, algo, seed=1).collect(2)
+    assert algo.update(rollout)["J_edge0"] == 0.0
+
+
+# Units of cost ---------------------------------------------------------------------------------
+
+
+def take_step(
+    violation: Sequence[float],
+    units: Sequence[float] = (1.0,),
+    size: float = 1.0,
+    epoch: int = 2,
+    worlds: int = 16,
+    advantage: Tensor | None = None,
+    recovery_fraction: float = 0.97,
+    reward_test: RewardTest = "reference",
+    cost_reduction: float = 0.0,
+    tolerance: float = 0.0,
+    reliability: Reliability | None = None,
+) -> tuple[dict[str, float], Tensor]:
+    """The metrics of a constrained step, and the policy after it less the one before.
+
+    Violations are in `units`, and so are the advantages of cost: `size` of what chance makes of them.
+    """
+    env = LineEnv(worlds, len(units), units)
+    algo, batch = learn("scpo", env)
+    algo.epoch = epoch
+    noise = torch.randn(batch.cost_advantage.shape, generator=torch.Generator().manual_seed(3))
+    cost = size * noise if advantage is None else advantage
+    batch = dataclasses.replace(batch, cost_advantage=cost * env.units)
+    before = algo.policy.flat().clone()
+    metrics = constrained_step(
+        algo, batch, [reward_surrogate(batch), *cost_surrogates(batch)],
+        [c * u for c, u in zip(violation, units, strict=True)],
+        recovery_fraction=recovery_fraction, reward_test=reward_test,
+        cost_reduction=cost_reduction, tolerance=tolerance, reliability=reliability,
+    )  # fmt: skip
+    return metrics, algo.policy.flat() - before
+
+
+@pytest.mark.parametrize(
+    ("violation", "case", "settings"),
+    [
+        ((0.003, 0.003), 2.0, {"size": 0.1}),  # half of the tolerance of 0.003 * 2: room
+        ((0.0054, 0.0054), 1.0, {"size": 1e-3}),  # most of it: a part is asked for
+        # More than a step can give: the larger one is lowered.
+        ((0.5, 0.4), 0.0, {"size": 0.01, "recovery_fraction": 1.0}),
+        # That is not enough either: both are lowered, whatever becomes of the reward.
+        ((9.0, 9.0), 0.0, {"recovery_fraction": 1.0, "cost_reduction": 1e9}),
+    ],
+)
+def test_the_unit_of_a_cost_does_not_matter(
+    violation: tuple[float, ...], case: float, settings: dict[str, Any]
+) -> None:
+    """The same cost in thousandths, as its ceiling says."""
+    (here, moved), (there, also_moved) = (
+        take_step(violation, units, tolerance=0.003, **settings)
+        for units in ((1.0, 1.0), (1.0, 1000.0))
+    )
+    assert here["case"] == there["case"] == case
+    assert here["rescued"] == there["rescued"] == float("cost_reduction" in settings)
+    for name, unit in (("edge0", 1.0), ("edge1", 1000.0)):
+        key = f"c_asked_{name}"
+        assert there[key] == pytest.approx(unit * here[key], rel=1e-3)
+    assert moved.norm() > 0
+    assert float((also_moved - moved).norm() / moved.norm()) < 0.01
+
+
+def test_a_violation_within_the_tolerance_asks_for_a_part_of_what_one_beyond_it_does() -> None:
+    """At 0.9 tolerances the step sees 0.9 - 3 * 0.1 = 0.6 of it, and asks for 0.6 as much."""
+    asked = []
+    for used in (0.9, 1.0, 50.0):
+        metrics, _ = take_step([used * 0.02], size=1e-4, tolerance=0.01)
+        most = math.sqrt(2 * 0.02 * metrics["s_edge0"])  # of what the region allows
+        asked.append(metrics["c_asked_edge0"] / most)
+    assert asked == pytest.approx([0.6 * 0.97, 0.97, 0.97], rel=1e-4)
+
+
+# Noise -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("worlds", [4, 5])
+def test_a_contrast_sets_half_of_the_worlds_against_the_other_half(worlds: int) -> None:
+    _, batch = learn("scpo", LineEnv(worlds))
+    policy = Candidate(batch.action, torch.ones(len(batch.action)))
+    value = []
+    for world in range(worlds):
+        alone = torch.zeros(16, worlds, 1)
+        alone[:, world] = 1.0
+        one = dataclasses.replace(batch, cost_advantage=alone.flatten(0, 1))
+        (contrast,), (surrogate,) = contrasts(one), cost_surrogates(one)
+        value.append(float(contrast(policy) / surrogate(policy)))
+    assert value == pytest.approx(
+        [1.0, -1.0, 1.0, -1.0, 0.0][:worlds]
+    )  # an odd one out is in neither half
+
+
+def test_the_reliable_part_is_what_is_not_noise() -> None:
+    found = Reliability(3)
+    assert found.share.tolist() == [1.0, 1.0, 1.0]  # before anything is known
+    found.update(torch.tensor([4.0, 4.0, 0.0]), torch.tensor([1.0, 3.9, 0.0]))
+    assert found.share.tolist() == pytest.approx([0.75, 0.1, 1.0])
+    found.update(torch.tensor([8.0, 4.0, 0.0]), torch.tensor([1.0, 3.9, 0.0]))
+    # What was known counts for 0.65 beside 1: noise of 1.65 in 0.65 * 4 + 8.
+    assert float(found.share[0]) == pytest.approx(1 - 1.65 / 10.6)
+
+
+def test_reliability_tells_a_cause_from_chance() -> None:
+    shares = []
+    for cause in (True, False):
+        env = LineEnv(64)
+        algo, batch = learn("scpo", env)
+        chance = torch.randn(len(batch.action), 1, generator=torch.Generator().manual_seed(5))
+        cost = batch.action - batch.action.mean() if cause else chance
+        batch = dataclasses.replace(batch, cost_advantage=cost)
+        found, algo.epoch = Reliability(1), 1
+        metrics = constrained_step(
+            algo, batch, [reward_surrogate(batch), *cost_surrogates(batch)], [1.0],
+            recovery_fraction=0.97, reward_test="reference", cost_reduction=0.0, reliability=found,
+        )  # fmt: skip
+        shares.append(metrics["reliability_edge0"])
+    assert shares[0] > 0.8 and shares[1] < 0.4
+
+
+def test_it_is_measured_in_every_fourth_epoch_and_never_in_a_single_world() -> None:
+    for worlds, measured in ((16, [True, False, False, False, True]), (1, [False] * 5)):
+        found, changed = Reliability(1), []
+        for epoch in range(1, 6):
+            before = found.total.clone()
+            take_step([0.1], epoch=epoch, worlds=worlds, reliability=found)
+            changed.append(not torch.equal(found.total, before))
+        assert changed == measured
+
+
+def test_as_much_more_is_asked_for_as_noise_will_make_of_it() -> None:
+    found = Reliability(2)
+    found.update(torch.tensor([4.0, 4.0]), torch.tensor([3.0, 3.0]))  # a quarter will hold
+    metrics, _ = take_step([0.1, -0.1], (1.0, 1.0), recovery_fraction=1.0, reliability=found)
+    assert metrics["c_asked_edge0"] == pytest.approx(0.4)
+    assert metrics["c_asked_edge1"] == pytest.approx(-0.1)  # room is not made any larger
+
+
+def test_scpo_counts_on_noise_unless_told_not_to() -> None:
+    algo, batch = learn("scpo", LineEnv(16))
+    plain, _ = learn("scpo", LineEnv(16), reliable=False)
+    assert "reliability_edge0" in algo.improve(batch)
+    assert "reliability_edge0" not in plain.improve(batch)
+
+
+# A step that is not accepted -------------------------------------------------------------------
+
+
+def against_reward() -> Tensor:
+    """An advantage of cost that is the one of the reward: nothing lowers one and not the other."""
+    _, batch = learn("scpo", LineEnv(16))
+    return 0.01 * batch.advantage.unsqueeze(1)
+
+
+def test_if_no_part_of_a_step_will_do_the_cost_is_lowered_whatever_it_does_to_the_reward() -> None:
+    # Of a violation this large no step sees all of it gone, as this reduction asks.
+    refused: dict[str, Any] = {"cost_reduction": 1e9, "advantage": against_reward()}
+    metrics, moved = take_step([1e3], **refused)
+    assert metrics["rescued"] == 1.0 and metrics["step_accepted"] == 1.0
+    assert metrics["rejected_cost_0"] == 100
+    assert metrics["cost_change_edge0"] < 0 and metrics["reward_change"] < 0
+    assert 0.0 < metrics["kl"] <= 0.02 and moved.norm() > 0
+
+
+def test_nothing_is_rescued_where_the_reward_must_not_fall_or_a_gradient_is_not_finite() -> None:
+    broken = torch.full((256, 1), torch.inf)
+    for test, advantage in (("always", against_reward()), ("reference", broken)):
+        metrics, moved = take_step(
+            [1e3],
+            cost_reduction=1e9,
+            reward_test=test,
+            advantage=advantage,  # type: ignore[arg-type]
+        )
+        assert metrics["rescued"] == 0.0 and metrics["step_accepted"] == 0.0
+        assert not moved.any()
+
+
+# Prices ----------------------------------------------------------------------------------------
+
+
+def test_a_multiplier_rises_with_the_violation_and_stays_between_zero_and_its_cap() -> None:
+    algo, batch = learn("trpo_lag", LineEnv(16), log_std=0.5, multiplier_lr=2.0, multiplier_cap=5.0)
+    violation = float(batch.J[0])
+    assert violation > 0.1
+    rising = [algo.improve(batch)["nu_edge0"] for _ in range(2)]
+    assert rising == pytest.approx([min(2 * violation, 5.0), min(4 * violation, 5.0)])
+    assert [algo.improve(batch)["nu_edge0"] for _ in range(40)][-1] == 5.0
+    algo, batch = learn("trpo_lag", LineEnv(16), cost_limit=(100.0,), multiplier_start=0.1)
+    assert algo.improve(batch)["nu_edge0"] == 0.0
+
+
+def test_the_scale_of_the_penalty_weighs_the_loss_and_not_the_rise() -> None:
+    policies, rises = [], []
+    for start, scale in ((6.0, 1.0), (2.0, 3.0), (2.0, 1.0)):
+        algo, batch = learn(
+            "trpo_lag", LineEnv(16), log_std=0.5, multiplier_start=start, penalty_scale=scale
+        )
+        rises.append(algo.improve(batch)["nu_edge0"] - start)
+        policies.append(algo.policy.flat())
+    torch.testing.assert_close(policies[0], policies[1])
+    assert not torch.allclose(policies[0], policies[2])
+    assert rises[0] > 0 and rises == pytest.approx([rises[0]] * 3, rel=1e-3)
+
+
+def test_the_price_of_a_state_never_exceeds_its_cap() -> None:
+    trpo, batch = learn("trpo", LineEnv(16), log_std=0.5)
+    trpo.improve(batch)
+    steps = []
+    for cap in (0.0, 0.3, math.inf):
+        algo, batch = learn("trpo_fac", LineEnv(16), log_std=0.5, multiplier_cap=cap)
+        assert isinstance(algo, TrpoFac)
+        say(algo.multiplier, 0.7)
+        assert algo.improve(batch)["multiplier_max"] == pytest.approx(min(cap, 0.7))
+        steps.append(algo.policy.flat())
+    torch.testing.assert_close(steps[0], trpo.policy.flat())  # a price of 0: the reward alone
+    assert not torch.allclose(steps[1], steps[2])
+
+
+@pytest.mark.parametrize("source", ["sampled", "critic"])
+def test_prices_rise_with_the_cost_to_go_of_the_rollout_or_of_the_critic(source: str) -> None:
+    algo, batch = learn(
+        "trpo_fac", LineEnv(16, truncates=True), cost_to_go=source, cost_limit=(0.25,), log_std=0.5
+    )
+    assert isinstance(algo, TrpoFac) and algo.cost_value is not None
+    say(algo.multiplier, 2.0)
+    say(algo.cost_value, 3.0)
+    ahead = 3.0 if source == "critic" else float(batch.cost_target.mean())
+    assert algo.raise_prices(batch)["multiplier_loss"] == pytest.approx(
+        -2.0 * (ahead - 0.25), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "u", "expected"),
+    [
+        ("published", -0.5, math.log(2) / 20),
+        ("published", 0.0, 0.0),
+        ("published", 0.2, 1e-4),  # it falls where the limit is violated
+        ("smooth", -0.5, math.log(2) / 20),
+        ("smooth", -1 / 400, math.log(400) / 20),
+        ("smooth", 0.2, math.log(400) / 20 + 20 * (0.2 + 1 / 400)),
+    ],
+)
+def test_the_barrier_has_the_form_that_was_chosen(form: str, u: float, expected: float) -> None:
+    algo = make("trpo_ipo", LineEnv(2), barrier=form, t=20.0)
+    assert isinstance(algo, TrpoIpo)
+    assert float(algo.barrier(torch.tensor(u))) == pytest.approx(expected, rel=1e-4, abs=1e-7)
+
+
+def test_at_a_limit_of_zero_the_published_barrier_is_hardly_felt() -> None:
+    steps = []
+    for name, settings in (("trpo", {}), ("trpo_ipo", {"barrier": "published"}), ("trpo_ipo", {})):
+        algo, batch = learn(name, LineEnv(16), log_std=0.5, **settings)
+        before = algo.policy.flat().clone()
+        algo.improve(batch)
+        steps.append(algo.policy.flat() - before)
+    size = float(steps[0].norm())
+    assert float((steps[1] - steps[0]).norm()) < 0.05 * size
+    assert float((steps[2] - steps[0]).norm()) > 0.5 * size
+
+
+# Projections -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("projection", ["kl", "l2"])
+def test_a_projected_step_ends_on_the_limit_and_got_there_the_nearest_way(projection: str) -> None:
+    algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, projection=projection, keep_region=False)
+    batch = dataclasses.replace(batch, J=torch.tensor([0.05], dtype=torch.float64))
+    step = PolicyStep(algo, batch, [reward_surrogate(batch), *cost_surrogates(batch)])
+    reward, (b,) = step.natural[0], step.gradients[1:]
+    reward = math.sqrt(2 * 0.02 / float(step.gram[0, 0])) * reward
+    before = algo.policy.flat().clone()
+    algo.improve(batch)
+    moved = algo.policy.flat() - before
+    assert float(b @ moved) == pytest.approx(-0.05, abs=1e-3)
+    back, nearest = reward - moved, b if projection == "l2" else step.natural[1]
+    assert float(torch.cosine_similarity(back, nearest, dim=0)) > 0.9999
+    other = step.natural[1] if projection == "l2" else b
+    assert float(torch.cosine_similarity(back, other, dim=0)) < 0.999
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_projected_step_leaves_the_trust_region_only_where_it_may(keep: bool) -> None:
+    algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, keep_region=keep)
+    batch = dataclasses.replace(batch, J=torch.tensor([5.0], dtype=torch.float64))
+    assert (algo.improve(batch)["kl"] <= 0.02) == keep
+
+
+# The critic of a rare cost ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "mean"), [("none", 0.1), ("resample", 0.5), ("once", 0.5), ("weighted", 0.5)]
+)
+def test_sub_sampling_of_any_kind_lets_zeros_weigh_as_much_as_the_rest(
+    mode: str, mean: float
+) -> None:
+    """A critic that sees no difference between rows, of which a tenth has a target of 1."""
+    algo, batch = learn(
+        "scpo", LineEnv(20), subsample=mode, critic_iterations=150, critic_batch=0,
+        cost_critic_lr=0.05,
+    )  # fmt: skip
+    positive = torch.arange(len(batch.action)) % 10 == 3
+    batch = dataclasses.replace(
+        batch, inputs=torch.zeros_like(batch.inputs), positive=positive,
+        cost_target=positive.float().unsqueeze(1),
+    )  # fmt: skip
+    assert algo.cost_value is not None
+    metrics = algo.fit_critics(batch)
+    assert float(algo.cost_value(batch.inputs[:1]).detach()) == pytest.approx(mean, abs=0.02)
+    assert metrics["zero_targets_kept"] == pytest.approx(1.0 if mode == "none" else 1 / 9)
+    if mode == "weighted":  # the error of an answer of one half, whatever the weights
+        assert metrics["cost_value_loss"] == pytest.approx(0.25, abs=0.01)
+
+
+# Safety layers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(1, 0.05), (3, 0.05), (3, 0.1), (0, 0.1)])
+def test_an_action_is_corrected_by_so_many_steps_of_such_a_length_at_most(
+    steps: int, rate: float
+) -> None:
+    env = LineEnv(8)
+    algo = make("trpo_usl", env, warmup=0.0, hidden=(1,), correction_steps=steps,
+                correction_rate=rate)  # fmt: skip
+    assert isinstance(algo, TrpoUsl)
+    say(algo.cost_to_go, 5.0)  # never safe
+    algo.cost_to_go[0].weight.data[0, 2] = 0.1
+    algo.cost_to_go[2].weight.data.fill_(1.0)
+    step = env.reset(0)
+    proposed = torch.linspace(-1.0, 1.0, 8).unsqueeze(1)
+    executed = algo.correct(step, step.obs, proposed)
+    torch.testing.assert_close(executed, (proposed - steps * rate).clamp(min=-1.0))
+
+
+def layered(**settings: Any) -> TrpoSl:
+    """A safety layer whose model says c' = c + 0.25 a."""
+    algo = make("trpo_sl", LineEnv(4), warmup=0.0, **settings)
+    assert isinstance(algo, TrpoSl)
+    for p in algo.cost_model.parameters():
+        p.data.zero_()
+    algo.cost_model.slope[-1].bias.data.fill_(0.25)
+    return algo
+
+
+def test_a_safety_layer_does_what_the_box_allows_leaves_a_margin_and_forgets_old_episodes() -> None:
+    step = LineEnv(4).reset(0)
+    proposed = torch.tensor([[0.0], [0.5], [1.0], [1.5]])
+
+    def corrected(algo: TrpoSl, cost: float, ended: bool = False) -> list[float]:
+        after = dataclasses.replace(
+            step, cost=torch.full((4, 1), cost), truncated=torch.full((4,), ended)
+        )
+        return algo.correct(after, step.obs, proposed).flatten().tolist()
+
+    strict, lenient = layered(cost_limit=(0.1,)), layered(cost_limit=(0.1,), margin=0.125)
+    assert corrected(strict, 0.9) == pytest.approx([-1.0] * 4, abs=1e-5)  # never out of the box
+    assert corrected(strict, 0.0) == pytest.approx([0.0, 0.4, 0.4, 0.4], abs=1e-5)
+    assert corrected(lenient, 0.0) == pytest.approx([0.0, 0.5, 0.9, 0.9], abs=1e-5)
+    assert corrected(strict, 0.9, ended=True) == corrected(strict, 0.0)
+    # What the environment clips to a safe action is not touched.
+    assert corrected(layered(cost_limit=(0.25,)), 0.0) == proposed.flatten().tolist()
+
+
+def test_corrections_are_counted_and_forgotten_with_their_epoch() -> None:
+    found = Corrections()
+    proposed = torch.zeros(4, 2)
+    executed = proposed.clone()
+    executed[0] = torch.tensor([3.0, 4.0])
+    found.add(proposed, executed)
+    found.add(proposed, proposed)
+    assert found.take() == {"correction_rate": 1 / 8, "correction_size": 5.0}
+    assert found.take() == {"correction_rate": 0.0, "correction_size": 0.0}
