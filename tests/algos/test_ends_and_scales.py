@@ -292,6 +292,29 @@ def test_nothing_is_rescued_where_the_reward_must_not_fall_or_a_gradient_is_not_
         assert not moved.any()
 
 
+@pytest.mark.parametrize("name", ["scpo", "cpo"])
+def test_the_settings_of_a_method_reach_its_step(name: str) -> None:
+    def improve(**settings: Any) -> dict[str, float]:
+        algo, batch = learn(name, LineEnv(16), log_std=0.5, **settings)
+        return algo.improve(dataclasses.replace(batch, J=torch.tensor([9.0]).double()))
+
+    half = improve(recovery_fraction=0.5)
+    most = math.sqrt(2 * 0.02 * half["s_edge0"])
+    assert half["c_asked_edge0"] == pytest.approx(0.5 * most, rel=1e-4)
+    assert improve(recovery_fraction=1.0)["c_asked_edge0"] >= 9.0
+    assert improve(cost_limit=(2.0,))["c_edge0"] == pytest.approx(7.0)
+    assert improve()["rescued"] == 0.0
+    assert improve(cost_reduction=1e9)["rescued"] == 1.0
+    assert improve(cost_reduction=1e9, reward_test="always")["rescued"] == 0.0
+
+
+def test_scpo_has_room_within_its_tolerance() -> None:
+    """Three tolerances of it, in units of the largest cost of a step, which is 2."""
+    algo, batch = learn("scpo", LineEnv(16), tolerance=0.01)
+    batch = dataclasses.replace(batch, J=torch.zeros(1).double())
+    assert algo.improve(batch)["c_asked_edge0"] == pytest.approx(-3 * 0.01 * 2)
+
+
 # Prices ----------------------------------------------------------------------------------------
 
 

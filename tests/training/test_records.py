@@ -129,9 +129,9 @@ def test_a_violation_is_a_cost_above_the_threshold() -> None:
 def test_the_command_passes_its_options_on_to_the_evaluation(tmp_path: Path) -> None:
     run = statewise.train("Point-Hazard-1", out=str(tmp_path), **SMALL)
     path = tmp_path / "found.json"
-    command = ["evaluate", str(run), "--episodes", "3", "--threshold", "0.61", "--seed", "9"]
+    command = ["evaluate", str(run), "--episodes", "1", "--threshold", "0.61", "--seed", "9"]
     assert main([*command, "--sampled", "--json", str(path)]) == 0
     found = json.loads(path.read_text())
     told = {key: found[key] for key in ("episodes", "threshold", "seed", "sampled")}
-    assert told == {"episodes": 3, "threshold": 0.61, "seed": 9, "sampled": True}
+    assert told == {"episodes": 1, "threshold": 0.61, "seed": 9, "sampled": True}
     assert found["constraints"][0]["violations"] == 0  # no cost can be larger than 0.6
