@@ -36,6 +36,9 @@ class Evidence:
     AT_FIRST = 10.0
     """Times `enough` that the count starts at: a critic that has learned nothing is no better."""
 
+    NONE = 0.05
+    """Rises, smoothed, below which there are none: a dozen epochs or more after the last one."""
+
     def __init__(self, num_costs: int, enough: int) -> None:
         self.enough = enough
         self.rises = torch.full((num_costs,), self.AT_FIRST * enough, dtype=torch.float64)
@@ -54,10 +57,15 @@ class Evidence:
 
     @property
     def trust(self) -> Tensor:
-        """[m] share of what is enough, at most 1."""
+        """[m] share of what is enough, at most 1.
+
+        Where nothing rises for long, that is what the batch has to say, and it contradicts a critic
+        that still fears something: then it is trusted again.
+        """
         if not self.enough:
             return torch.ones_like(self.rises)
-        return (self.rises / self.enough).clamp(max=1.0)
+        few, none = self.rises / self.enough, 1.0 - self.rises / self.NONE
+        return torch.maximum(few, none).clamp(max=1.0)
 
     def remember(self, inputs: Tensor, target: Tensor) -> list[Epoch]:
         """Take in the latest batch; the last epochs that hold enough rises of every maximum."""
