@@ -119,7 +119,8 @@ class Scpo(Algorithm):
     def load_extra_state(self, state: dict[str, Any]) -> None:
         self.reliability.total = state["total"].cpu()
         self.reliability.noise = state["noise"].cpu()
-        self.evidence.load_state_dict(state["evidence"], self.device)
+        if "evidence" in state:  # not where the run is older than `enough_costs`
+            self.evidence.load_state_dict(state["evidence"], self.device)
 
     @property
     def cost_signal(self) -> CostSignal:

@@ -138,3 +138,15 @@ def test_saved_with_epochs_in_memory_and_loaded_it_goes_on_the_same(critic_batch
     a, b = algo.update(collector.collect(16)[0]), other.update(other_collector.collect(16)[0])
     assert a == b
     assert a["cost_epochs"] == 4.0
+
+
+def test_a_run_older_than_the_setting_goes_on_without_it() -> None:
+    algo, collector = make(enough_costs=0)
+    algo.update(collector.collect(16)[0])
+    state = algo.state_dict()
+    del state["extra"]["evidence"]
+    other, other_collector = make(enough_costs=0)
+    other.load_state_dict(state)
+    other_collector.load_state_dict(collector.state_dict())
+    a, b = algo.update(collector.collect(16)[0]), other.update(other_collector.collect(16)[0])
+    assert a == b
