@@ -20,3 +20,10 @@ def keep_robots() -> Iterator[None]:
     yield
     robots._ROBOTS.clear()
     robots._ROBOTS.update(before)
+
+
+@pytest.fixture(autouse=True)
+def keep_threads() -> Iterator[None]:
+    """A run sets torch's threads, and the next test has one again."""
+    yield
+    torch.set_num_threads(1)

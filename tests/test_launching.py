@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -117,17 +118,6 @@ def test_a_run_has_one_thread_unless_more_are_asked_for(
     assert [train["threads"] for train, _ in started] == [given]
 
 
-@pytest.mark.parametrize(("began", "threads"), [(None, 3), (0, 3), (2, 2)])
-def test_a_run_keeps_the_threads_it_began_with(
-    tmp_path: Path, began: int | None, threads: int
-) -> None:
-    if began is not None:
-        (run,) = small_grid(tmp_path, "trpo", threads=began).open()
-        begin(run)
-    (run,) = small_grid(tmp_path, "trpo").open()
-    assert worker._threads(run.folder, 3) == threads
-
-
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
     """A worker in this process, which is not to die with a launcher that there is not."""
@@ -142,6 +132,24 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
             torch.set_num_threads(threads)
 
     return work
+
+
+@pytest.mark.parametrize(("began", "threads"), [(None, 3), (0, 5), (2, 2)])
+def test_a_run_keeps_the_threads_it_began_with(
+    tmp_path: Path, in_process: Callable[[str], int], monkeypatch: pytest.MonkeyPatch,
+    began: int | None, threads: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(5)))  # which 0 means
+    seen: list[int] = []
+    monkeypatch.setattr(
+        "statewise.training.api.go", lambda training, quiet: seen.append(torch.get_num_threads())
+    )
+    if began is not None:
+        (run,) = small_grid(tmp_path, "trpo", threads=began).open()
+        begin(run)
+    (run,) = small_grid(tmp_path, "trpo").open()
+    assert in_process(describe_job(run, 3)) == worker.STOPPED
+    assert seen == [threads]
 
 
 def test_why_a_run_failed_is_forgotten_when_it_is_trained_after_all(

@@ -58,7 +58,9 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
         env: Env = make_env(suite, episodes, seed)
         return _record(env, random_policy(env, seed), "a random policy", seed)
     policy = load_policy(run)
-    settings = dataclasses.replace(policy.settings, num_envs=episodes, seed=seed, device="cpu")
+    settings = dataclasses.replace(
+        policy.settings, num_envs=episodes, seed=seed, device="cpu", threads=0
+    )
     env = build_env(settings)
     policy.check(env.spec)
     generator = torch.Generator().manual_seed(seed)

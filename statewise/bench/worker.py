@@ -16,8 +16,6 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
-
 from statewise.bench.grid import FAILED_FILE, LOG_FILE, Run
 from statewise.training import api
 from statewise.training.lock import RunLockedError, lock_run
@@ -73,20 +71,12 @@ def main(job: str) -> int:
     try:
         with lock_run(folder, _LOCK_PATIENCE):
             (folder / FAILED_FILE).unlink(missing_ok=True)
-            torch.set_num_threads(_threads(folder, settings.threads))
             training = api.open_run(settings, algo_settings)
             api.go(training, quiet=False)
     except RunLockedError as error:
         print(error, flush=True)
         return BUSY
     return FINISHED if training.finished else STOPPED
-
-
-def _threads(folder: Path, wanted: int) -> int:
-    """A run keeps the threads it began with: sums of floats depend on them."""
-    path = folder / "config.json"
-    began = json.loads(path.read_text())["train"]["threads"] if path.exists() else 0
-    return int(began or wanted)
 
 
 def _die_with_launcher() -> None:

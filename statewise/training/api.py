@@ -141,6 +141,7 @@ def evaluate(
         num_envs=world_count(episodes),
         seed=seed,
         device="cpu",
+        threads=0,  # of this machine; they change nothing
     )
     env = loop.build_env(settings)
     policy.check(env.spec)

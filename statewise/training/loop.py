@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import logging
+import os
 import resource
 import signal
 import time
@@ -141,6 +142,7 @@ class TrainSettings:
             steps_per_epoch=per_epoch,
             num_envs=num_envs,
             device=device,
+            threads=self.threads or _cores(),
         )
 
     @property
@@ -164,8 +166,8 @@ class Training:
         env: Env | None = None,
     ) -> None:
         self.settings, self.folder = settings, folder
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
+        # Also after a run with another number; one from before it was written down had all cores.
+        torch.set_num_threads(settings.threads or _cores())
         self.env = build_env(settings) if env is None else env
         kind = get_algorithm(settings.algo)
         self.algo: Algorithm = kind(
@@ -381,6 +383,11 @@ def build_env(settings: TrainSettings) -> Env:
         deterministic=settings.deterministic,
         contact_room=settings.contact_room,
     )
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _gpu_usable() -> bool:

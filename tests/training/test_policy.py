@@ -27,6 +27,7 @@ SMALL: dict[str, Any] = {
     "quiet": True,
     "hidden": (8,),
     "critic_iterations": 3,
+    "threads": 1,
 }
 
 

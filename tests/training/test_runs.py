@@ -1,5 +1,6 @@
 """Runs that survive: killed, damaged, out of disk, and continued as if nothing had happened."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -18,7 +19,7 @@ import torch
 
 import statewise
 from statewise.algos.scpo import ScpoSettings
-from statewise.training import checkpoint
+from statewise.training import api, checkpoint
 from statewise.training.loop import Training, TrainSettings
 from statewise.training.run_folder import RunFolder, RunFolderError
 
@@ -274,3 +275,28 @@ def test_a_damaged_config_is_named(finished: Path, tmp_path: Path, content: str)
     (run / "config.json").write_text(content)
     with pytest.raises(RunFolderError, match=r"config\.json .* put it back from a copy"):
         statewise.load_policy(run)
+
+
+def test_a_run_on_all_cores_names_their_number_and_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
+    settings = TrainSettings(
+        "Point-Hazard-1", num_envs=8, steps=160, steps_per_epoch=80, device="cpu", out=str(tmp_path)
+    )
+    torch.set_num_threads(2)  # what somebody, or a run before it, had
+    training = Training.start(settings, ScpoSettings())
+    training.save()
+    assert torch.get_num_threads() == 3
+    path = training.folder.path / "config.json"
+    config = json.loads(path.read_text())
+    assert config["train"]["threads"] == 3
+
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})  # elsewhere
+    as_by_bench = dataclasses.replace(settings.resolved(), threads=1)
+    api.open_run(as_by_bench, ScpoSettings())
+    assert torch.get_num_threads() == 3
+    config["train"]["threads"] = 0  # a run from before the number was written down
+    path.write_text(json.dumps(config))
+    api.open_run(as_by_bench, ScpoSettings())
+    assert torch.get_num_threads() == 4
