@@ -160,8 +160,8 @@ def go(training: Training, quiet: bool) -> Path:
         f"{settings.steps_per_epoch:,} steps in {settings.num_envs} worlds on {settings.device}, "
         f"into {path}"
     )
-    with View(training, console) as view:
-        watchers: list[Tracker] = [*trackers(training), view]
+    with View(training, console) as view, trackers(training) as others:
+        watchers: list[Tracker] = [*others, view]
 
         def report(metrics: dict[str, Any]) -> None:
             for watch in watchers:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from statewise.training.loop import Training
@@ -10,36 +11,43 @@ from statewise.training.loop import Training
 Tracker = Callable[[dict[str, Any]], None]
 
 
-def trackers(training: Training) -> list[Tracker]:
-    """What else an epoch's metrics are sent to."""
-    wanted: list[Tracker] = []
-    if training.settings.tensorboard:
-        wanted.append(_tensorboard(training))
-    if training.settings.wandb:
-        wanted.append(_wandb(training))
-    return wanted
+@contextmanager
+def trackers(training: Training) -> Iterator[list[Tracker]]:
+    """What else an epoch's metrics are sent to. Closed at the end, so that the next run has its own."""
+    with ExitStack() as stack:
+        wanted: list[Tracker] = []
+        if training.settings.tensorboard:
+            wanted.append(stack.enter_context(_tensorboard(training)))
+        if training.settings.wandb:
+            wanted.append(stack.enter_context(_wandb(training)))
+        yield wanted
 
 
-def _tensorboard(training: Training) -> Tracker:
+@contextmanager
+def _tensorboard(training: Training) -> Iterator[Tracker]:
     from torch.utils.tensorboard import SummaryWriter
 
     folder = training.folder.path / "tensorboard"
-    writer = SummaryWriter(str(folder), purge_step=training.steps + 1)
+    with SummaryWriter(str(folder), purge_step=training.steps + 1) as writer:
 
-    def write(metrics: dict[str, Any]) -> None:
-        for name, value in _scalars(metrics).items():
-            writer.add_scalar(name, value, metrics["steps"])
-        writer.flush()
+        def write(metrics: dict[str, Any]) -> None:
+            for name, value in _scalars(metrics).items():
+                writer.add_scalar(name, value, metrics["steps"])
+            writer.flush()
 
-    return write
+        yield write
 
 
-def _wandb(training: Training) -> Tracker:
+@contextmanager
+def _wandb(training: Training) -> Iterator[Tracker]:
     import wandb
 
     name = "/".join(training.folder.path.parts[-3:])
-    run = wandb.init(project="statewise", name=name, config=training.folder.config())
-    return lambda metrics: run.log(_scalars(metrics), step=metrics["steps"])
+    config = training.folder.config()
+    with wandb.init(
+        project="statewise", name=name, config=config
+    ) as run:  # it is finished after it
+        yield lambda metrics: run.log(_scalars(metrics), step=metrics["steps"])
 
 
 def _scalars(metrics: dict[str, Any]) -> dict[str, float]:

@@ -1,6 +1,9 @@
 """Several seeds in the same worlds: each run is what it would have been alone."""
 
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import Any
 
 import pytest
@@ -65,3 +68,47 @@ def test_a_run_that_is_being_written_cannot_be_resumed_beside_it(tmp_path: Path)
         with pytest.raises(RunLockedError, match="another process"):
             train_seeds(tmp_path, 0)
     assert (run / "metrics.jsonl").read_bytes() == before
+
+
+class FakeWandb(ModuleType):
+    """Like Weights & Biases: `init` gives the run that is open, and a new one only if none is."""
+
+    class Run:
+        def __init__(self, name: str) -> None:
+            self.name, self.open, self.steps = name, True, list[int]()
+
+        def log(self, metrics: dict[str, float], step: int) -> None:
+            assert self.open
+            self.steps.append(step)
+
+        def __enter__(self) -> "FakeWandb.Run":
+            return self
+
+        def __exit__(
+            self,
+            kind: type[BaseException] | None,
+            error: BaseException | None,
+            trace: TracebackType | None,
+        ) -> None:
+            self.open = False
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.__spec__ = ModuleSpec("wandb", None)
+        self.runs: list[FakeWandb.Run] = []
+
+    def init(self, project: str, name: str, config: dict[str, Any]) -> "FakeWandb.Run":
+        if not (self.runs and self.runs[-1].open):
+            self.runs.append(self.Run(name))
+        return self.runs[-1]
+
+
+def test_each_seed_has_a_run_of_its_own_at_weights_and_biases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wandb = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    train_seeds(tmp_path, 0, 1, wandb=True)
+    assert [run.name for run in wandb.runs] == [f"Point-Hazard-8/scpo/seed-{n}" for n in (0, 1)]
+    assert [len(run.steps) for run in wandb.runs] == [10, 10]
+    assert not any(run.open for run in wandb.runs)
