@@ -309,6 +309,9 @@ def _limits(suite: str, groups: Sequence[Group], mains: dict[str, Group]) -> lis
         found.append(f"Its runs come from several commits: {', '.join(sorted(commits))}.")
     if (suite, "scpo") not in paper_results():
         found.append("The paper's tables do not have this suite.")
+    costs = [r.config.get("spec", {}).get("cost_names") for g in groups for r in g.runs]
+    if all(names == [] for names in costs):
+        found.append("Its environment reports no cost: nothing is known of its safety.")
     return found
 
 

@@ -280,7 +280,8 @@ class Training:
             }
         for whole in ("episode_cost", "max_cost", "cost_rate", "epoch_cost_rate"):
             parts = [metrics[f"{whole}_{name}"] for name in self.env.spec.cost_names]
-            metrics[whole] = None if None in parts else sum(parts)
+            # Without constraints nothing is known of costs, which is not 0.
+            metrics[whole] = sum(parts) if parts and None not in parts else None
         return metrics
 
     def _keep_best(self, metrics: dict[str, Any]) -> None:

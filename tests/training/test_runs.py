@@ -16,9 +16,15 @@ from typing import Any
 
 import pytest
 import torch
+from line_env import LineEnv
 
 import statewise
+from statewise.algos import get_algorithm
 from statewise.algos.scpo import ScpoSettings
+from statewise.report.content import assemble
+from statewise.report.curves import draw_curves
+from statewise.report.data import read_runs
+from statewise.report.markdown import markdown
 from statewise.training import api, checkpoint
 from statewise.training.loop import Training, TrainSettings
 from statewise.training.run_folder import RunFolder, RunFolderError
@@ -300,3 +306,26 @@ def test_a_run_on_all_cores_names_their_number_and_goes_on_with_it(
     path.write_text(json.dumps(config))
     api.open_run(as_by_bench, ScpoSettings())
     assert torch.get_num_threads() == 4
+
+
+def test_an_environment_without_costs_has_none_rather_than_costs_of_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = TrainSettings(
+        "gym:Line-v0", algo="trpo", num_envs=8, steps=320, steps_per_epoch=160, device="cpu",
+        tensorboard=False, threads=1, out=str(tmp_path),
+    )  # fmt: skip
+    own = get_algorithm("trpo").settings_class(hidden=(4,), critic_iterations=3)
+    run = api.go(Training.start(settings, own, LineEnv(8, num_costs=0)), quiet=False)
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("epoch 2/2")]
+    assert "return" in line and "cost" not in line
+    last = metrics(run)[-1]
+    assert last["episodes"] > 0
+    for key in ("episode_cost", "max_cost", "cost_rate", "epoch_cost_rate"):
+        assert last[key] is None
+    assert draw_curves([run], tmp_path / "curves.png").exists()
+    reading = read_runs([tmp_path])
+    assert reading.runs[0].summary.late["episode_cost"] is None
+    said = markdown(assemble(reading))
+    assert "Its environment reports no cost: nothing is known of its safety." in said
