@@ -330,6 +330,25 @@ def test_fields_of_a_newer_summary_are_passed_over(tmp_path: Path) -> None:
     assert only(tmp_path / "small").summary == only(tmp_path / "runs").summary
 
 
+def test_updates_that_were_left_out_are_said(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", seed=0, epoch=lambda n: {"skipped_updates": 0})
+    write_run(tmp_path / "runs", seed=1, epoch=lambda n: {"skipped_updates": n // 5})
+    export_runs([tmp_path / "runs"], tmp_path / "small")
+    for root in (tmp_path / "runs", tmp_path / "small"):
+        text = said(root)
+        assert "Updates of 1 of 2 runs were left out, since a number was not finite" in text
+        assert "SCPO, seed 1: 4 updates were left out, since a number was not finite." in text
+        assert "seed 0: " not in text
+
+
+def test_a_summary_from_before_updates_left_out_were_counted_is_read(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", epoch=lambda n: {"skipped_updates": 1})
+    (small,) = export_runs([tmp_path / "runs"], tmp_path / "small")
+    change(small / "summary.json", lambda s: s.pop("skipped_updates"))
+    assert only(tmp_path / "small").summary.skipped_updates is None
+    assert "left out" not in said(tmp_path / "small")
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

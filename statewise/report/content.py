@@ -139,6 +139,10 @@ def _flags(reading: Reading, groups: Sequence[Group], notes: Notes) -> list[str]
     if damaged:
         flags.append(f"{damaged} runs have files that are cut short, damaged or missing: see the "
                      f"limits of their suites.")  # fmt: skip
+    skipped = sum(bool(run.summary.skipped_updates) for run in reading.runs)
+    if skipped:
+        flags.append(f"Updates of {skipped} of {len(reading.runs)} runs were left out, since a number "
+                     f"was not finite: see the limits of their suites.")  # fmt: skip
     if notes.unknown:
         flags.append(f"The notes speak of suites that are not here: {', '.join(notes.unknown)}.")
     return flags

@@ -303,6 +303,9 @@ def _limits(suite: str, groups: Sequence[Group], mains: dict[str, Group]) -> lis
     for group in groups:
         found += _unfinished(group)
         found += [f"{group.name}, seed {r.seed}: {n}." for r in group.runs for n in r.notes]
+        found += [f"{group.name}, seed {r.seed}: {n} update{'s were' if n > 1 else ' was'} left out, "
+                  f"since a number was not finite."
+                  for r in group.runs if (n := r.summary.skipped_updates)]  # fmt: skip
     commits = {str(r.environment["commit"]) for g in groups for r in g.runs
                if r.environment.get("commit")}  # fmt: skip
     if len(commits) > 1:

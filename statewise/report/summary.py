@@ -38,6 +38,7 @@ def _is_count(value: Any) -> bool:
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "int": _is_count,
     "positive int": lambda v: _is_count(v) and v > 0,
+    "int | None": lambda v: v is None or _is_count(v),
     "float": is_number,
     "float | None": lambda v: v is None or is_number(v),
     "str": lambda v: isinstance(v, str),
@@ -102,13 +103,15 @@ class RunSummary:
     peak_memory_mib: float | None
     gpu_memory_mib: float | None
     sim_faults: int
+    skipped_updates: int | None = None
+    """Updates left out since a number was not finite; None where it was not written down"""
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> RunSummary:
-        """From `as_dict`; fields of a newer version are passed over."""
+        """From `as_dict`; fields of a newer version are passed over, newer fields may be missing."""
         fields = _fields(cls, content, "the summary")
         channels = tuple(Channel(**_fields(Channel, c, "a channel")) for c in fields["channels"])
         return cls(**fields | {"channels": channels})
@@ -116,7 +119,10 @@ class RunSummary:
 
 def _fields(cls: type, content: Any, what: str) -> dict[str, Any]:
     """What a dataclass is made of, of the kinds that it names."""
+    newer = [f.name for f in dataclasses.fields(cls) if f.default is not dataclasses.MISSING]
     kinds = {f.name: str(f.type) for f in dataclasses.fields(cls)}
+    if isinstance(content, dict):
+        kinds = {n: kind for n, kind in kinds.items() if n in content or n not in newer}
     check(content, kinds, what)
     return {name: content[name] for name in kinds}
 
@@ -159,6 +165,7 @@ def summarise(
         peak_memory_mib=_largest(metrics, "peak_memory_mib"),
         gpu_memory_mib=_largest(metrics, "gpu_memory_mib"),
         sim_faults=int(last.get("sim_faults") or 0),
+        skipped_updates=None if (n := last.get("skipped_updates")) is None else int(n),
     )
     return summary, notes
 
