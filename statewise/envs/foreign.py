@@ -17,6 +17,9 @@ from torch import Tensor
 
 AnyEnv = gymnasium.Env[Any, Any]
 
+LARGEST = float(np.finfo(np.float32).max)
+"""What is larger is infinite as a float32, in which costs are kept."""
+
 _STATELESS = (
     wrappers.OrderEnforcing,
     wrappers.PassiveEnvChecker,
@@ -156,13 +159,14 @@ def _read_cost(channel: Channel, info: Mapping[str, Any], where: str) -> float:
         raise ValueError(f"{where} reported no cost {channel}: report it at every step, 0 if none")
     try:
         cost = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"{where} reported the cost {channel} as {value!r}: give a number"
+            f"{where} reported the cost {channel} as {value!r:.40}: give a number"
         ) from error
-    if not (math.isfinite(cost) and cost >= 0.0):
+    if not 0.0 <= cost <= LARGEST:
         raise ValueError(
-            f"{where} reported the cost {channel} as {cost}: costs are finite and never negative"
+            f"{where} reported the cost {channel} as {cost}: costs are finite, also as float32, and "
+            f"never negative"
         )
     return cost
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.envs.foreign import (
+    LARGEST,
     AnyEnv,
     Blame,
     Channel,
@@ -100,8 +101,8 @@ class ImportedEnv:
     ) -> None:
         _require(num_envs >= 1, f"num_envs is {num_envs}: ask for at least 1 world")
         _require(seed >= 0, f"seed is {seed}: give 0 or more")
-        good = math.isfinite(cost_ceiling) and cost_ceiling > 0
-        _require(good, f"cost_ceiling is {cost_ceiling}: give a finite number above 0")
+        good = 0 < cost_ceiling <= LARGEST
+        _require(good, f"cost_ceiling is {cost_ceiling}: give a number above 0, finite as float32")
         good = max_episode_steps is None or max_episode_steps >= 1
         _require(good, f"max_episode_steps is {max_episode_steps}: an episode has at least 1")
         import_modules(modules)

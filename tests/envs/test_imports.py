@@ -163,6 +163,8 @@ def test_running_maximum_is_told_before_and_after_and_begins_anew() -> None:
         ({"costs": {"far": 0.0, "near": NAN}}, "costs['near'] as nan"),
         ({"costs": {"far": -0.5, "near": 0.0}}, "costs['far'] as -0.5"),
         ({"costs": {"far": float("inf"), "near": 0.0}}, "costs['far'] as inf"),
+        ({"costs": {"far": 1e39, "near": 0.0}}, "costs['far'] as 1e+39: costs are finite, also as"),
+        ({"costs": {"far": 10**400, "near": 0.0}}, "costs['far'] as 1000"),
         ({"costs": {"far": "much", "near": 0.0}}, "costs['far'] as 'much'"),
     ],
 )
@@ -326,6 +328,12 @@ def test_fault_before_any_cost_is_charged_the_ceiling() -> None:
     env = walks(1, info=lambda x: {"cost": 0.0}, observe=lambda x: np.array([x if x < 1 else NAN]))
     assert env.spec.cost_ceiling == (1.0,)
     assert env.step(push(env, 1.0)).cost.tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("ceiling", [0.0, NAN, float("inf"), 1e39])
+def test_a_ceiling_that_no_fault_could_be_charged_is_refused(ceiling: float) -> None:
+    with pytest.raises(ValueError, match="cost_ceiling is"):
+        ImportedEnv(Walk, 1, cost_ceiling=ceiling)
 
 
 def test_non_finite_first_observation_is_an_error() -> None:
