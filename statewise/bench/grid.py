@@ -146,7 +146,7 @@ class Run:
                 # Checkpoints before metrics: a running worker writes them the other way round.
                 newest = checkpoint.latest(self.folder / "checkpoints")[:1]
                 self.metrics = last_metrics(self.folder)
-                if newest and int(newest[0].stem.removeprefix("epoch-")) > self.epoch:
+                if newest and checkpoint.epoch_of(newest[0]) > self.epoch:
                     raise ValueError(
                         f"metrics.jsonl ends at epoch {self.epoch}, before {newest[0].name}"
                     )

@@ -62,8 +62,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def latest(folder: Path) -> list[Path]:
-    """The epoch checkpoints of a folder, newest first."""
-    return sorted(folder.glob("epoch-*.ckpt"), reverse=True)
+    """The epoch checkpoints of a folder, newest first: by number, since names grow after 99999."""
+    found = [p for p in folder.glob("epoch-*.ckpt") if re.fullmatch(r"epoch-\d+", p.stem)]
+    return sorted(found, key=epoch_of, reverse=True)
+
+
+def epoch_of(path: Path) -> int:
+    """The epoch after which a checkpoint was written, by its name."""
+    return int(path.stem.removeprefix("epoch-"))
 
 
 def prune(folder: Path, keep: int) -> None:

@@ -329,3 +329,14 @@ def test_an_environment_without_costs_has_none_rather_than_costs_of_zero(
     assert reading.runs[0].summary.late["episode_cost"] is None
     said = markdown(assemble(reading))
     assert "Its environment reports no cost: nothing is known of its safety." in said
+
+
+def test_checkpoints_are_in_the_order_of_their_epochs_however_many(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for epoch in (9_990, 99_990, 100_000, 100_010):
+        folder.save(epoch, {"epoch": epoch}, keep=2)
+    assert [p.name for p in checkpoint.latest(folder.checkpoints)] == [
+        "epoch-100010.ckpt",
+        "epoch-100000.ckpt",
+    ]
+    assert folder.load()[1] == {"epoch": 100_010}
