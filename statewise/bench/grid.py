@@ -20,7 +20,7 @@ from statewise.envs.suites import PAPER_SUITES, parse_suite
 from statewise.training import checkpoint
 from statewise.training.lock import is_locked
 from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
-from statewise.training.run_folder import holds_a_run
+from statewise.training.run_folder import config_from_json, holds_a_run
 
 State = Literal[
     "new",  # nothing on disk yet
@@ -141,7 +141,7 @@ class Run:
         config, failed = self.folder / "config.json", self.folder / FAILED_FILE
         try:
             if config.exists():
-                there = json.loads(config.read_text())
+                there = config_from_json(json.loads(config.read_text()))
                 self.note = _difference(self.train, self.algorithm, there)
                 # Checkpoints before metrics: a running worker writes them the other way round.
                 newest = checkpoint.latest(self.folder / "checkpoints")[:1]

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from statewise.algos import ALGORITHMS
 from statewise.report.summary import WHOLE, Metrics, RunSummary, check, is_number, summarise
 from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
-from statewise.training.run_folder import RunFolder
+from statewise.training.run_folder import RunFolder, config_from_json
 
 Array = npt.NDArray[np.float64]
 
@@ -207,7 +207,7 @@ def _read_config(folder: Path) -> dict[str, Any] | None:
     path = folder / "config.json"
     if not os.path.lexists(path):
         raise ValueError("metrics.jsonl is there, but no config.json")
-    config = read_json(path)
+    config: dict[str, Any] | None = config_from_json(read_json(path))
     if config is None:
         raise ValueError("config.json cannot be read")
     if not {"train", "algorithm"} <= set(config) and not (folder / "metrics.jsonl").exists():

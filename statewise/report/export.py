@@ -11,7 +11,7 @@ from statewise.report.data import SUMMARY, RunData, read_json, read_runs
 from statewise.report.summary import WHOLE
 from statewise.report.table import short
 from statewise.training.checkpoint import write_atomically
-from statewise.training.run_folder import file_name
+from statewise.training.run_folder import config_from_json, config_to_json, file_name
 
 
 def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
@@ -44,7 +44,7 @@ def _export(run: RunData, folder: Path) -> None:
         lines.append(json.dumps(row, separators=(",", ":")) + "\n")
     summary = run.summary.as_dict() | {"notes": run.notes}
     for name, content in (
-        ("config.json", json.dumps(_public_config(run), indent=1) + "\n"),
+        ("config.json", json.dumps(config_to_json(_public_config(run)), indent=1) + "\n"),
         ("environment.json", json.dumps(_public_environment(run), indent=1) + "\n"),
         (SUMMARY, json.dumps(summary, indent=1) + "\n"),
         ("metrics.jsonl", "".join(lines)),
@@ -79,4 +79,4 @@ def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
             f"{folder} is a run that no export wrote, and is not written over: choose another folder"
         )
     there = folder / "config.json"
-    return there.exists() and read_json(there) != _public_config(run)
+    return there.exists() and config_from_json(read_json(there)) != _public_config(run)

@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -55,7 +55,7 @@ class RunFolder:
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         try:
             with open(there, "x") as file:  # of two that begin at once only one gets it
-                file.write(_as_json(config))
+                file.write(_as_json(config_to_json(config)))
         except FileExistsError:
             raise RunFolderError(
                 f"the run {path} exists already and is not overwritten. Continue it with "
@@ -75,7 +75,7 @@ class RunFolder:
         """The resolved settings that reproduce the run."""
         path = self.path / "config.json"
         try:
-            config: dict[str, Any] = json.loads(path.read_text())
+            config: dict[str, Any] = config_from_json(json.loads(path.read_text()))
             named = {"train", "algorithm"} <= config.keys()
         except (ValueError, AttributeError) as error:
             raise RunFolderError(f"{path} is damaged ({error}): put it back from a copy") from error
@@ -181,6 +181,26 @@ class RunFolder:
 def file_name(name: str) -> str:
     """The name of a suite or label, such as gym:Walk-v0, as one of a file or folder."""
     return name.replace(":", "-").replace("/", "-")
+
+
+def config_to_json(config: dict[str, Any]) -> dict[str, Any]:
+    """What goes to config.json: infinite settings of the algorithm as "inf", which JSON lacks."""
+    return _change_own(config, lambda x: str(x) if x in (math.inf, -math.inf) else x)
+
+
+def config_from_json(content: Any) -> Any:
+    """What `config_to_json` was given. Older files hold Infinity, as only Python reads and writes it."""
+    return _change_own(content, lambda x: float(x) if x in ("inf", "-inf") else x)
+
+
+def _change_own(config: Any, change: Callable[[Any], Any]) -> Any:
+    """A config with every setting of the algorithm changed; one that is damaged as it is."""
+    own = config.get("algorithm") if isinstance(config, dict) else None
+    if not isinstance(own, dict):
+        return config
+    own = {k: list(map(change, v)) if isinstance(v, list | tuple) else change(v)
+           for k, v in own.items()}  # fmt: skip
+    return config | {"algorithm": own}
 
 
 def holds_a_run(path: Path) -> bool:

@@ -21,9 +21,12 @@ from line_env import LineEnv
 import statewise
 from statewise.algos import get_algorithm
 from statewise.algos.scpo import ScpoSettings
+from statewise.bench.grid import Grid, RunSpec
 from statewise.report.content import assemble
 from statewise.report.curves import draw_curves
 from statewise.report.data import read_runs
+from statewise.report.export import export_runs
+from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
 from statewise.training import api, checkpoint
 from statewise.training.loop import Training, TrainSettings
@@ -340,3 +343,32 @@ def test_checkpoints_are_in_the_order_of_their_epochs_however_many(tmp_path: Pat
         "epoch-100000.ckpt",
     ]
     assert folder.load()[1] == {"epoch": 100_010}
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_an_infinite_setting_is_json_that_anyone_can_read_and_comes_back(
+    tmp_path: Path, old: bool
+) -> None:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    small = {k: v for k, v in SMALL.items() if k not in ("quiet", "hidden", "critic_iterations")}
+    spec = RunSpec("Point-Hazard-8", "trpo_lag", 0, small, {"hidden": (8,), "critic_iterations": 3})
+    settings, own = spec.resolve(str(tmp_path / "runs"))
+    run = api.go(api.open_run(settings, own), quiet=True)
+    path = run / "config.json"
+    assert (
+        json.loads(path.read_text(), parse_constant=refuse)["algorithm"]["multiplier_cap"] == "inf"
+    )
+    if old:  # as it was written before
+        path.write_text(path.read_text().replace('"inf"', "Infinity"))
+
+    assert Training.resume(run).algo.settings == own and own.multiplier_cap == float("inf")
+    (planned,) = Grid((spec,), settings.out).open()
+    assert planned.state == "finished"
+    for _ in range(2):  # the second time it is known for the same run
+        (small_form,) = export_runs([tmp_path / "runs"], tmp_path / "small")
+    json.loads((small_form / "config.json").read_text(), parse_constant=refuse)
+    for root in (tmp_path / "runs", tmp_path / "small"):
+        (group,) = group_runs(read_runs([root]).runs)
+        assert "multiplier_cap" not in group.changed
