@@ -237,6 +237,7 @@ def no_number_for_a_cost(text: bytes) -> bytes:
         (cut_at_a_line, "it lacks the episodes of epoch 20"),
         (lambda text: b"", "it is empty"),
         (lambda text: text[:20], "its header lacks epoch, max_cost_hazard"),
+        (lambda text: b"epoch,\r" + text, "its header is damaged"),
         (lambda text: text + b"\xff\xfe", "can't decode byte 0xff"),
         (a_bad_row, "it has a damaged row, '20,high,0'"),
         (text_for_a_cost, "could not convert string to float: 'high'"),

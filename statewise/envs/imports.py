@@ -362,6 +362,9 @@ class ImportedEnv:
             result = probe.step(middle)
         info = five_values(result, f"the trial step of {self.name}")[-1]
         channels = find_channels(info, keys, self.name)
+        for channel in channels:
+            wrong = f"{self.name} calls a constraint {channel.name!r}: give it a name of one line"
+            _require(channel.name.isprintable(), wrong)
         read_costs(channels, info, f"the trial step of {self.name}")
         return channels
 

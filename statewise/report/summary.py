@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
 import mmap
@@ -216,9 +217,13 @@ def _late_episodes(
         raise ValueError("it is empty")
     before = [m["epoch"] for m in metrics if m.get("episodes") and m["epoch"] < min(wanted)]
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        header = content[: content.find(b"\n") + 1].decode().strip().split(",")
+        first = content[: content.find(b"\n") + 1].decode().strip()
         start = content.rfind(b"\n%d," % before[-1]) if before else -1
         tail = content[start + 1 :].decode()
+    try:
+        (header,) = csv.reader([first])  # the name of a constraint may hold a comma
+    except csv.Error as error:
+        raise ValueError(f"its header is damaged: {error}") from None
     if lacking := {"epoch", *columns} - set(header):
         raise ValueError(f"its header lacks {', '.join(sorted(lacking))}")
     lines = tail.split("\n")  # the first belongs to the epoch before, or is the header

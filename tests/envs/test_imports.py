@@ -192,6 +192,11 @@ def test_costs_that_are_no_sequence_of_numbers_are_refused_at_once(costs: Any) -
         walks(info=lambda x: {"costs": costs})
 
 
+def test_a_constraint_with_a_line_break_in_its_name_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"calls a constraint 'a\\nb': give it a name of one line"):
+        walks(info=lambda x: {"costs": {"a\nb": 0.0}})
+
+
 # Episodes --------------------------------------------------------------------------------------
 
 

@@ -372,3 +372,22 @@ def test_an_infinite_setting_is_json_that_anyone_can_read_and_comes_back(
     for root in (tmp_path / "runs", tmp_path / "small"):
         (group,) = group_runs(read_runs([root]).runs)
         assert "multiplier_cap" not in group.changed
+
+
+def test_a_constraint_may_have_a_comma_and_quotes_in_its_name(tmp_path: Path) -> None:
+    env, name = LineEnv(8), 'speed, "left"'
+    env.spec = dataclasses.replace(env.spec, cost_names=(name,))
+    settings = TrainSettings(
+        "gym:Line-v0", algo="trpo", num_envs=8, steps=320, steps_per_epoch=160, device="cpu",
+        tensorboard=False, threads=1, out=str(tmp_path),
+    )  # fmt: skip
+    own = get_algorithm("trpo").settings_class(hidden=(4,), critic_iterations=3)
+    training = Training.start(settings, own, env)
+    training.save()
+    training.run_epoch()
+    training.folder.close()
+    api.go(Training.resume(training.folder.path, env), quiet=True)
+    (run,) = read_runs([tmp_path]).runs
+    (channel,) = run.summary.channels
+    assert run.notes == () and channel.name == name
+    assert channel.worst_cost is not None and channel.worst_cost >= channel.max_cost > 0
