@@ -87,10 +87,9 @@ class Step:
 def first_step(obs: Tensor, num_costs: int) -> Step:
     """The Step a reset returns: observations, and zeros for all that has not happened yet."""
     batch = len(obs)
-    zero = torch.zeros(batch, num_costs, device=obs.device)
+    zero = obs.new_zeros(batch, num_costs)
     no = torch.zeros(batch, dtype=torch.bool, device=obs.device)
-    return Step(obs, zero[:, 0].clone() if num_costs else torch.zeros(batch, device=obs.device),
-                zero, zero, zero, no, no, obs, no)  # fmt: skip
+    return Step(obs, obs.new_zeros(batch), zero, zero, zero, no, no, obs, no)
 
 
 @dataclass(frozen=True, eq=False)

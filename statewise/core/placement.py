@@ -126,7 +126,7 @@ def _first_fit(
     tries: int,
 ) -> tuple[Tensor, Tensor]:
     n = len(placed)
-    x, y = (torch.rand(2, n, tries, generator=generator) * 2 - 1) * half_side
+    x, y = (torch.rand(2, n, tries, generator=generator, dtype=torch.float32) * 2 - 1) * half_side
     # The placed points come first, [j, n, tries]: several times faster than to reduce a last axis so
     # short, and squares by hand than a norm.
     dx, dy = (at - to for at, to in zip((x, y), placed.permute(2, 1, 0).unsqueeze(-1), strict=True))
@@ -143,7 +143,7 @@ def _attempt(generator: Generator, rows: int, arena: Arena) -> Layouts:
     """Try `rows` layouts and return those in which everything found a place."""
     goal_keepout, *other_keepouts = arena.keepouts
     half = arena.extent - arena.robot_keepout
-    robot = (torch.rand(rows, 1, 2, generator=generator) * 2 - 1) * half
+    robot = (torch.rand(rows, 1, 2, generator=generator, dtype=torch.float32) * 2 - 1) * half
     if arena.pinned:
         robot.zero_()
 
@@ -156,7 +156,7 @@ def _attempt(generator: Generator, rows: int, arena: Arena) -> Layouts:
     placed, keepouts = torch.cat([placed[:, :1], placed[:, 2:]], 1), [keepouts[0], *keepouts[2:]]
     placed = _add(generator, placed, keepouts, goal_keepout, arena.extent, None)
 
-    yaw = torch.rand(len(placed), generator=generator) * (2 * torch.pi)
+    yaw = torch.rand(len(placed), generator=generator, dtype=torch.float32) * (2 * torch.pi)
     objects = torch.cat([placed[:, -1:], placed[:, 1:-1]], dim=1)
     return Layouts(placed[:, 0], yaw, objects)
 
@@ -170,6 +170,6 @@ def _add(
     radius: float | None,
 ) -> Tensor:
     """Add one object to each row `[n, j, 2]`, dropping the rows where it finds no place."""
-    clearance = torch.tensor(keepouts) + keepout
+    clearance = torch.tensor(keepouts, dtype=torch.float32) + keepout
     point, found = place_one(generator, placed, clearance, extent - keepout, radius)
     return torch.cat([placed, point.unsqueeze(1)], dim=1)[found]

@@ -36,7 +36,7 @@ class GoalTask:
         self._internal = _columns(scene, names, device)
         self.point = scene.sensors[f"{robot.point}_pos"]
         self._frame = _columns(scene, [f"{robot.point}_{part}" for part in "xyz"], device)
-        self._ground = torch.tensor([1.0, 1.0, 0.0], device=device)
+        self._ground = torch.tensor([1.0, 1.0, 0.0], dtype=torch.float32, device=device)
         self._capsules = [
             (scene.sensors[start], scene.sensors[end], radius)
             for start, end, radius in robot.capsules

@@ -55,9 +55,9 @@ class LayoutStock:
         self.next = 0
         """Number of the next chunk"""
         self._goals.manual_seed(seed)
-        self._robot = torch.zeros(0, 2)
-        self._yaw = torch.zeros(0)
-        self._objects = torch.zeros(0, self.num_objects, 3)
+        self._robot = torch.zeros(0, 2, dtype=torch.float32)
+        self._yaw = torch.zeros(0, dtype=torch.float32)
+        self._objects = torch.zeros(0, self.num_objects, 3, dtype=torch.float32)
 
     def take(self, count: int) -> Layouts:
         """The next `count` layouts: robot `[k, 2]`, yaw `[k]`, objects `[k, K, 3]`."""
@@ -111,9 +111,10 @@ class LayoutStock:
         """
         arena = self.suite.arena
         placed = torch.cat([robot.unsqueeze(1), objects[:, 1:, :2]], dim=1).cpu()
-        keepouts = torch.tensor([arena.robot_keepout, *arena.keepouts[1:]])
+        keepouts = [arena.robot_keepout, *arena.keepouts[1:]]
+        clearance = torch.tensor(keepouts, dtype=torch.float32) + arena.keepouts[0]
         half = arena.extent - arena.keepouts[0]
-        xy, found = place_one(self._goals, placed, keepouts + arena.keepouts[0], half)
+        xy, found = place_one(self._goals, placed, clearance, half)
         goal = torch.cat([xy, self._goal_height(self._goals, len(xy))], dim=1)
         if arena.reach is not None:
             found &= torch.linalg.vector_norm(goal, dim=-1) <= arena.reach
@@ -146,19 +147,24 @@ class LayoutStock:
         if suite.robot.spatial:
             hazards = self._in_air(generator, count, suite.count("hazard"))
         else:
-            hazards = torch.full((count, suite.count("hazard")), _HAZARD_Z)
-        pillars = torch.full((count, suite.count("pillar")), PILLAR_HALF_HEIGHT)
+            hazards = _column(count, suite.count("hazard"), _HAZARD_Z)
+        pillars = _column(count, suite.count("pillar"), PILLAR_HALF_HEIGHT)
         return torch.cat([goal, hazards, pillars], dim=1).unsqueeze(-1)
 
     def _goal_height(self, generator: Generator, count: int) -> Tensor:
         robot = self.suite.robot
         if robot.spatial:
             return self._in_air(generator, count, 1)
-        return torch.full((count, 1), robot.goal_radius / 2 + 0.01)
+        return _column(count, 1, robot.goal_radius / 2 + 0.01)
 
     def _in_air(self, generator: Generator, count: int, objects: int) -> Tensor:
         low, high = self.suite.robot.goal_height
-        return low + (high - low) * torch.rand(count, objects, generator=generator)
+        drawn = torch.rand(count, objects, generator=generator, dtype=torch.float32)
+        return low + (high - low) * drawn
+
+
+def _column(count: int, objects: int, height: float) -> Tensor:
+    return torch.full((count, objects), height, dtype=torch.float32)
 
 
 class DeviceStock:
@@ -180,7 +186,8 @@ class DeviceStock:
         self._worlds = source.num_envs
         self._device = device
         self._size = 4 * self._worlds + _MOST
-        self._ring = torch.zeros(self._size, 3 + 3 * source.num_objects, device=device)
+        width = 3 + 3 * source.num_objects
+        self._ring = torch.zeros(self._size, width, dtype=torch.float32, device=device)
         """Robot, yaw and objects of each layout, side by side: one copy, one gather."""
         self._workers = min(_WORKERS, threads or len(os.sched_getaffinity(0)))
         # A thread of theirs is no team of threads. (Nor is any thread that starts later: that is torch.)

@@ -85,7 +85,9 @@ class VecEnv:
         low, high = torch.tensor(scene.model.actuator_ctrlrange, dtype=torch.float32).unbind(1)
         self._ctrl_centre = ((low + high) / 2).to(self.device)
         self._ctrl_half = ((high - low) / 2).to(self.device)
-        self._ceiling = torch.tensor(self.spec.cost_ceiling, device=self.device)
+        self._ceiling = torch.tensor(
+            self.spec.cost_ceiling, dtype=torch.float32, device=self.device
+        )
         self._everywhere = torch.arange(num_envs, device=self.device)
         # Layouts are made on the CPU, to be the same on every device.
         self._host_task = GoalTask(self.suite, scene, compact, torch.device("cpu"))
@@ -97,11 +99,11 @@ class VecEnv:
         )
         self._ready = False
         self._sensors = self._rest.to(self.device).repeat(num_envs, 1)
-        self._distance = torch.zeros(num_envs, device=self.device)
-        self._cost_max = torch.zeros(num_envs, self.spec.num_costs, device=self.device)
+        self._distance = self._sensors.new_zeros(num_envs)
+        self._cost_max = self._sensors.new_zeros(num_envs, self.spec.num_costs)
         self._time = torch.zeros(num_envs, dtype=torch.long, device=self.device)
-        self._objects = torch.zeros(num_envs, 1 + self.task.num_hazards + self.task.num_pillars, 3,
-                                    device=self.device)  # fmt: skip
+        objects = 1 + self.task.num_hazards + self.task.num_pillars
+        self._objects = self._sensors.new_zeros(num_envs, objects, 3)
 
     # What a user may look at -------------------------------------------------------------------
 
@@ -169,7 +171,8 @@ class VecEnv:
                 f"{self.num_envs} worlds takes {tuple(self._objects.shape)}: goal, hazards, pillars"
             )
         with self._threads():
-            return self._begin(robot.to(self.device), yaw.to(self.device), objects)
+            robot, yaw = (part.to(self.device, torch.float32) for part in (robot, yaw))
+            return self._begin(robot, yaw, objects)
 
     def set_age(self, age: Tensor) -> None:
         """Take the running episodes to be `age [B]` steps old: their time runs out that much sooner."""
@@ -347,8 +350,9 @@ class VecEnv:
     def _sensors_at_rest(self) -> Tensor:
         """Sensors `[1, ns]` of a robot at the origin with nothing around it, by CPU physics."""
         sim = make_simulator(self.sim.scene, 1, "cpu", threads=1)
-        away = torch.full((1, self.task.num_pillars, 3), _FAR)
-        start = sim.scene.start_state(torch.zeros(1, 2), torch.zeros(1), away)
+        zeros = torch.zeros(1, 2, dtype=torch.float32)
+        away = zeros.new_full((1, self.task.num_pillars, 3), _FAR)
+        start = sim.scene.start_state(zeros, zeros[:, 0], away)
         return sim.reset(torch.zeros(1, dtype=torch.long), *start)
 
     def _threads(self) -> AbstractContextManager[None]:

@@ -242,7 +242,8 @@ class WarpSim:
     def _repeats(self, start: dict[str, Any]) -> bool:
         """Whether a few steps under random controls lead twice to the same bits."""
         shape = (_REPEATED, *self._view["ctrl"].shape)
-        controls = torch.rand(shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+        generator = torch.Generator().manual_seed(0)
+        controls = torch.rand(shape, generator=generator, dtype=torch.float32) * 2 - 1
         ends = []
         for _ in range(2):
             self.load_state(start)

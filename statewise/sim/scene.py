@@ -52,15 +52,15 @@ class Scene:
         if device not in self._rest:
             self._rest[device] = torch.tensor(self.model.qpos0, dtype=torch.float32, device=device)
         qpos = self._rest[device].repeat(k, 1)
-        upright = torch.zeros(k, 4, device=device)
+        upright = qpos.new_zeros(k, 4)
         upright[:, 0], upright[:, 3] = torch.cos(yaw / 2), torch.sin(yaw / 2)
-        mocap_quat = torch.zeros(k, self.model.nmocap, 4, device=device)
+        mocap_quat = qpos.new_zeros(k, self.model.nmocap, 4)
         mocap_quat[:, :, 0] = 1.0
         if self.free_root:
             qpos[:, :2] += robot
             qpos[:, 3:7] = upright
             return qpos, pillars, mocap_quat
-        mount = torch.cat([robot, torch.zeros(k, 1, device=device)], dim=1).unsqueeze(1)
+        mount = torch.cat([robot, qpos.new_zeros(k, 1)], dim=1).unsqueeze(1)
         mocap_quat[:, 0] = upright
         return qpos, torch.cat([mount, pillars], dim=1), mocap_quat
 

@@ -334,6 +334,38 @@ def test_saving_covers_the_layouts_of_episodes_to_come(put: Put) -> None:
     assert torch.equal(env.goal, other.goal) and env.goal[0, 0] != 0.5
 
 
+@pytest.mark.parametrize(
+    ("suite", "device"),
+    [
+        ("Point-Hazard-8-Pillar-4", "cpu"),
+        ("Drone-3DHazard-8", "cpu"),
+        ("Arm3-Hazard-8", "cpu"),
+        ("Arm3-Hazard-8", "warp-cpu"),
+    ],
+)
+def test_trajectories_are_the_same_whatever_type_torch_takes_by_default(
+    suite: str, device: str
+) -> None:
+    def steps() -> list[Step]:
+        env = statewise.make_env(suite, 3, seed=5, device=device, continuing=device == "cpu")
+        actions = torch.linspace(-1, 1, 20, dtype=torch.float32)
+        size = (3, env.spec.action_size)
+        found = [env.reset(), *(env.step(a.expand(size)) for a in actions)]
+        parts = (env.goal, env.hazards, env.pillars)
+        return [*found, env.reset_to(torch.zeros(3, 2), torch.ones(3), *parts)]
+
+    usual = steps()
+    torch.set_default_dtype(torch.float64)
+    try:
+        other = steps()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for mine, theirs in zip(usual, other, strict=True):
+        for name, value in vars(mine).items():
+            given = getattr(theirs, name)
+            assert given.dtype == value.dtype and torch.equal(given, value), name
+
+
 @pytest.mark.parametrize("suite", ["Point-Hazard-8", "Humanoid-Hazard-8"])
 def test_trajectories_are_bitwise_the_same_with_1_and_2_threads(suite: str) -> None:
     one, two = (statewise.make_env(suite, 32, seed=5, threads=n) for n in (1, 2))
