@@ -95,7 +95,8 @@ def evaluation_table(found: Evaluation) -> Table:
                   title_justify="left")  # fmt: skip
     table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
     ending = "ended by the task" if found.suite.startswith("gym:") else "goal reached"
-    table.add_row(ending, f"{found.goals:.1%}")
+    if found.goals is not None:
+        table.add_row(ending, f"{found.goals:.1%}")
     table.add_row("episode length", f"{found.length:.0f}")
     for c in found.constraints:
         table.add_row(f"{c.name} cost of an episode", f"{c.episode_cost:.4f}")

@@ -51,8 +51,9 @@ class Evaluation:
     mean_return: float
     return_std: float
     length: float
-    goals: float
-    """Share of the episodes that the task ended (goal reached), not time or a fault"""
+    goals: float | None
+    """Share of the episodes that the task ended (goal reached), not time or a fault; None where a goal
+    that is reached moves and ends nothing (`continuing`)"""
     sim_faults: int
     constraints: tuple[Violation, ...]
 
@@ -95,6 +96,7 @@ def evaluate(
                 high=interval.high,
             )
         )
+    by_task = float((found.terminated & ~found.fault).float().mean())
     return Evaluation(
         suite=env.spec.name,
         algo=algo.name,
@@ -105,7 +107,7 @@ def evaluate(
         mean_return=float(found.returns.mean()),
         return_std=float(found.returns.std(correction=0)),
         length=float(found.length.float().mean()),
-        goals=float((found.terminated & ~found.fault).float().mean()),
+        goals=None if getattr(env, "continuing", False) else by_task,
         sim_faults=int(found.fault.sum()),
         constraints=tuple(constraints),
     )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import statewise
 from statewise.algos import get_algorithm
+from statewise.cli import main
 from statewise.training import checkpoint
 from statewise.training.collect import Collector, Episodes
 from statewise.training.evaluate import evaluate, run_episodes
@@ -230,3 +231,20 @@ def test_an_evaluation_has_layouts_of_its_own_and_faults_reach_no_goal() -> None
     assert evaluate(algo, env, 8, seed=7).goals == 0.0
     (seed,) = env.seeds
     assert seed is not None and seed > 1_000_000  # no run is trained with such a seed
+
+
+def test_goals_that_end_no_episode_are_not_said_to_be_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = {
+        continuing: statewise.train(
+            "Point-Hazard-1", "trpo", out=str(tmp_path / str(continuing)), continuing=continuing,
+            **SMALL,
+        )
+        for continuing in (False, True)
+    }  # fmt: skip
+    assert statewise.evaluate(runs[False], episodes=4).goals is not None
+    assert statewise.evaluate(runs[True], episodes=4).goals is None
+    for continuing, run in runs.items():
+        assert main(["evaluate", str(run), "--episodes", "4"]) == 0
+        assert ("goal reached" in capsys.readouterr().out) is not continuing
