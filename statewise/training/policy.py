@@ -107,6 +107,7 @@ def load_policy(path: str | Path, best_safe: bool = False) -> Policy:
         folder, state = RunFolder.open(path.parent.parent), checkpoint.load(path)
     else:
         folder = RunFolder.open(path)
+        folder.check_policy()
         best = folder.checkpoints / "best-safe.ckpt"
         if best_safe and not best.exists():
             raise RunFolderError(

@@ -150,14 +150,26 @@ class RunFolder:
                 return path, checkpoint.load(path, device)
             except checkpoint.CheckpointError as error:
                 log.warning("%s; trying the one before", error)
-        what = "has no checkpoint yet" if not candidates else "has no checkpoint that can be read"
+        if candidates:
+            what = "has no checkpoint that can be read"
+        else:
+            begun = (self.path / "metrics.jsonl").exists()
+            what = "has metrics but no checkpoint" if begun else "has no checkpoint yet"
         raise RunFolderError(f"the run {self.path} {what}: start it anew in another folder")
+
+    def check_policy(self) -> None:
+        """Raise RunFolderError for what `statewise report --export` wrote: it holds no policy."""
+        if (self.path / "summary.json").exists() and not self.checkpoints.exists():
+            raise RunFolderError(
+                f"{self.path} is an export of a run, without its policy: give the run folder that it "
+                f"was made from"
+            )
 
     def metrics(self) -> list[dict[str, Any]]:
         """The epochs written so far; a last line cut short is left out."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text().split("\n") if path.exists() else []
-        return [json.loads(line) for line in lines[:-1]]
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        return [_epoch(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
 
     def rewind(self, epoch: int) -> None:
         """Drop what was written after `epoch`, which a continued run will write again."""
@@ -239,6 +251,20 @@ def describe_environment() -> dict[str, Any]:
         "gpu": gpu,
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+def _epoch(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    """A line of the metrics."""
+    try:
+        row: dict[str, Any] = json.loads(line)
+        whole = {"epoch", "steps"} <= row.keys()
+    except (ValueError, AttributeError) as error:
+        raise RunFolderError(
+            f"{path} is damaged in line {number} ({error}): put it back from a copy"
+        ) from error
+    if not whole:
+        raise RunFolderError(f"{path}, line {number}, is no epoch: put it back from a copy")
+    return row
 
 
 def _finite(value: Any) -> bool:

@@ -22,6 +22,7 @@ import statewise
 from statewise.algos import get_algorithm
 from statewise.algos.scpo import ScpoSettings
 from statewise.bench.grid import Grid, RunSpec
+from statewise.cli import main
 from statewise.report.content import assemble
 from statewise.report.curves import draw_curves
 from statewise.report.data import read_runs
@@ -257,6 +258,8 @@ def test_a_run_without_checkpoints_keeps_its_metrics(finished: Path, tmp_path: P
     with pytest.raises(RunFolderError, match="no checkpoint to go on from"):
         statewise.resume(run, quiet=True)
     assert (run / "metrics.jsonl").read_bytes() == before
+    with pytest.raises(RunFolderError, match="has metrics but no checkpoint"):
+        statewise.load_policy(run)
 
 
 def test_of_those_that_begin_a_run_at_once_one_gets_it_with_its_own_settings(
@@ -391,3 +394,34 @@ def test_a_constraint_may_have_a_comma_and_quotes_in_its_name(tmp_path: Path) ->
     (channel,) = run.summary.channels
     assert run.notes == () and channel.name == name
     assert channel.worst_cost is not None and channel.worst_cost >= channel.max_cost > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{\n", "metrics.jsonl is damaged in line 3 (Expecting"),
+        (b"\xff\xfe\x00\n", "metrics.jsonl is damaged in line 3 ("),
+        (b"5\n", "metrics.jsonl is damaged in line 3 ("),
+        (b"{}\n", "metrics.jsonl, line 3, is no epoch"),
+    ],
+)
+def test_a_damaged_line_of_the_metrics_is_named(
+    copy: Path, capsys: pytest.CaptureFixture[str], line: bytes, reason: str
+) -> None:
+    path = copy / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], line, *lines[3:]]))
+    assert main(["plot", str(copy), "--out", str(copy / "curves.png")]) == 2
+    assert f"{copy}/{reason}" in capsys.readouterr().err
+    with pytest.raises(RunFolderError, match=r"metrics\.jsonl.* put it back from a copy"):
+        Training.resume(copy)
+    assert statewise.evaluate(copy, episodes=2).episodes == 2  # which needs no metrics
+
+
+@pytest.mark.parametrize("best_safe", [False, True])
+def test_an_export_is_said_to_hold_no_policy(
+    finished: Path, tmp_path: Path, best_safe: bool
+) -> None:
+    (small,) = export_runs([finished], tmp_path)
+    with pytest.raises(RunFolderError, match="is an export of a run, without its policy"):
+        statewise.load_policy(small, best_safe)
