@@ -8,6 +8,7 @@ from statewise.envs.render import Episode, Tally
 from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
 from statewise.envs.vec_env import VecEnv, make_env
+from statewise.report.table import percent
 from statewise.training.evaluate import Evaluation
 
 
@@ -96,15 +97,15 @@ def evaluation_table(found: Evaluation) -> Table:
     table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
     ending = "ended by the task" if found.suite.startswith("gym:") else "goal reached"
     if found.goals is not None:
-        table.add_row(ending, f"{found.goals:.1%}")
+        table.add_row(ending, percent(found.goals))
     table.add_row("episode length", f"{found.length:.0f}")
     for c in found.constraints:
         table.add_row(f"{c.name} cost of an episode", f"{c.episode_cost:.4f}")
         table.add_row(f"{c.name} cost, largest of an episode", f"{c.max_cost:.4f}")
         table.add_row(f"{c.name} cost, largest of any step", f"{c.worst_cost:.4f}")
         table.add_row(f"{c.name} cost rate", f"{c.cost_rate:.5f}")
-        table.add_row(f"episodes that violate {c.name}",
-                      f"{c.rate:.1%} (95 % interval {c.low:.1%} to {c.high:.1%})")  # fmt: skip
+        rate, low, high = (percent(share) for share in (c.rate, c.low, c.high))
+        table.add_row(f"episodes that violate {c.name}", f"{rate} (95 % interval {low} to {high})")
     if found.sim_faults:
         table.add_row("[red]simulator faults[/red]", str(found.sim_faults))
     return table

@@ -170,16 +170,17 @@ def test_a_run_with_other_settings_is_flagged_and_left_alone(
     assert {p: p.stat().st_mtime_ns for p in run.rglob("*")} == before
 
 
-def test_a_run_from_before_worlds_began_at_different_ages_is_not_taken_for_one_of_now(
+def test_a_run_from_before_a_setting_is_not_taken_for_one_of_now(
     undisturbed: dict[str, Path], tmp_path: Path
 ) -> None:
     shutil.copytree(undisturbed["scpo"].parents[2], tmp_path / "runs")
     (path,) = (tmp_path / "runs").glob("*/scpo/seed-*/config.json")
     config = json.loads(path.read_text())
-    del config["train"]["spread_ages"]
+    del config["train"]["spread_ages"], config["algorithm"]["enough_costs"]
     path.write_text(json.dumps(config))
     (run,) = small_grid(tmp_path / "runs", "scpo").open()
     assert run.state == "conflict" and "spread_ages is False there, True here" in run.note
+    assert "enough_costs is 0 there, 10 here" in run.note
 
 
 def test_settings_that_change_nothing_learned_do_not_matter(undisturbed: dict[str, Path]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from statewise import PAPER_SUITES, __version__, make_env, robot_names
 from statewise.cli import COMMANDS, main
+from statewise.cli_tables import evaluation_table
 from statewise.envs.render import DrawError, Renderer
+from statewise.training.evaluate import Evaluation, Violation
 
 
 def test_list_suites_has_every_suite_with_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,3 +161,15 @@ def test_suites_page_has_the_table_that_is_printed(capsys: pytest.CaptureFixture
     written = {name: cells for name, cells in written.items() if len(cells) == 8}
     main(["list", "suites"])
     assert written == table_rows(capsys.readouterr().out)
+
+
+def test_an_evaluation_shows_one_violation_among_many_episodes() -> None:
+    one = Violation("hazard", 0.001, 0.001, 0.1, 0.001, 1, 1 / 5000, 5e-6, 1.1e-3)
+    found = Evaluation(
+        suite="Point-Hazard-8", algo="scpo", episodes=5000, seed=0, sampled=False, threshold=0.0,
+        mean_return=2.0, return_std=0.1, length=80.0, goals=1.0, sim_faults=0, constraints=(one,),
+    )  # fmt: skip
+    console = Console(width=200, file=io.StringIO())
+    console.print(evaluation_table(found))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "0.020 % (95 % interval 0.00050 % to 0.11 %)" in text

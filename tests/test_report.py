@@ -403,7 +403,7 @@ def test_a_picture_of_curves_never_averages_variants_of_an_algorithm(tmp_path: P
     }
 
 
-def test_a_run_from_before_worlds_began_at_different_ages_is_apart(tmp_path: Path) -> None:
+def test_a_run_from_before_a_setting_is_apart(tmp_path: Path) -> None:
     write_run(tmp_path / "now", seed=0)
     path = write_run(tmp_path / "then", seed=1) / "config.json"
     config = json.loads(path.read_text())
@@ -411,6 +411,11 @@ def test_a_run_from_before_worlds_began_at_different_ages_is_apart(tmp_path: Pat
     path.write_text(json.dumps(config))
     names = [g.name for g in groups_of(tmp_path)]
     assert names == ["SCPO · spread_ages=True", "SCPO · spread_ages=False"]
+    config["train"]["spread_ages"] = True
+    del config["algorithm"]["enough_costs"]
+    path.write_text(json.dumps(config))
+    names = [g.name for g in groups_of(tmp_path)]
+    assert names == ["SCPO · enough_costs=10", "SCPO · enough_costs=0"]
 
 
 def test_a_truncated_metrics_file_is_read_to_its_last_whole_line_and_said(tmp_path: Path) -> None:

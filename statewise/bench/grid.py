@@ -19,7 +19,7 @@ from statewise.envs.imports import PREFIX, check_id, import_modules
 from statewise.envs.suites import PAPER_SUITES, parse_suite
 from statewise.training import checkpoint
 from statewise.training.lock import is_locked
-from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
+from statewise.training.loop import INCIDENTAL, TrainSettings, earlier
 from statewise.training.run_folder import config_from_json, holds_a_run
 
 State = Literal[
@@ -253,7 +253,7 @@ def _difference(train: TrainSettings, algorithm: Settings, config: Mapping[str, 
     for ours, part in ((train, "train"), (algorithm, "algorithm")):
         theirs = _object(f"{part} in config.json", config.get(part, {}))
         # What a setting newer than the run was then.
-        defaults = {f.name: f.default for f in dataclasses.fields(ours)} | EARLIER
+        defaults = {f.name: f.default for f in dataclasses.fields(ours)} | earlier(type(ours))
         wanted = json.loads(json.dumps(dataclasses.asdict(ours)))
         for name in sorted((wanted.keys() | theirs.keys()) - INCIDENTAL):
             there, here = theirs.get(name, defaults.get(name)), wanted.get(name)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from statewise.algos import ALGORITHMS
 from statewise.report.summary import WHOLE, Metrics, RunSummary, check, is_number, summarise
-from statewise.training.loop import EARLIER, INCIDENTAL, TrainSettings
+from statewise.training.loop import INCIDENTAL, TrainSettings, earlier
 from statewise.training.run_folder import RunFolder, config_from_json
 
 Array = npt.NDArray[np.float64]
@@ -114,7 +114,9 @@ def read_runs(roots: Sequence[Path]) -> Reading:
 def settings_of(run: RunData) -> dict[str, dict[str, Any]]:
     """What decides the result of a run, but for its seed; an old run lacks the newest settings."""
     train, own = default_settings(run.suite, run.algo)
-    train = train | EARLIER | run.config["train"]
+    kind = ALGORITHMS.get(run.algo)
+    own = own | (earlier(kind.settings_class) if kind else {})
+    train = train | earlier(TrainSettings) | run.config["train"]
     train = {k: v for k, v in train.items() if k not in _NOT_COMPARED}
     return {"algo": {"algo": run.algo}, "train": train, "own": own | run.config["algorithm"]}
 

@@ -40,7 +40,7 @@ INCIDENTAL = frozenset(
 )
 """Settings that do not change what is learned (threads change the last digits only): runs that differ
 in nothing else are the same experiment."""
-EARLIER = {"spread_ages": False}
+_EARLIER = {"spread_ages": False, "enough_costs": 0}
 """What was done before there was a setting for it, where that is not its default: runs of that time do
 not name it."""
 
@@ -410,7 +410,14 @@ def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
                 f"version ({__version__}) does not have: {', '.join(sorted(unknown))}. Use that "
                 f"version, or train anew"
             )
-    return TrainSettings(**(EARLIER | train)), kind.settings_class(**own)
+    own = earlier(kind.settings_class) | own
+    return TrainSettings(**(earlier(TrainSettings) | train)), kind.settings_class(**own)
+
+
+def earlier(settings: type) -> dict[str, Any]:
+    """What runs that do not name all of these settings had, where that is not the default."""
+    known = {f.name for f in dataclasses.fields(settings)}
+    return {name: value for name, value in _EARLIER.items() if name in known}
 
 
 def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:

@@ -179,11 +179,13 @@ def test_a_run_from_before_a_setting_goes_on_and_one_with_a_setting_that_is_gone
 ) -> None:
     path = copy / "config.json"
     config = json.loads(path.read_text())
-    del config["algorithm"]["final_radius"], config["train"]["spread_ages"]
+    del config["algorithm"]["final_radius"], config["algorithm"]["enough_costs"]
+    del config["train"]["spread_ages"]
     path.write_text(json.dumps(config))
     training = Training.resume(copy)
     assert training.algo.settings.final_radius == 1.0
     assert training.settings.spread_ages is False  # as it was then
+    assert training.algo.settings.enough_costs == 0  # type: ignore[attr-defined]
     assert statewise.load_policy(copy).algo.name == "scpo"
     path.write_text(json.dumps(config | {"algorithm": config["algorithm"] | {"memory": 3}}))
     with pytest.raises(ValueError, match=r"settings that this version .* does not have: memory"):
