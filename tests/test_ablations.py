@@ -97,7 +97,7 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
     assert changed["scpo-paper"] == {
         "recovery_fraction": 1.0, "tolerance": 0.0, "reliable": False, "cost_lam": 0.97,
         "subsample": "resample", "reward_test": "paper", "critic_batch": 0,
-        "scale_inputs": False, "cost_critic_lr": 1e-3,
+        "scale_inputs": False, "cost_critic_lr": 1e-3, "enough_costs": 0,
     }  # fmt: skip
 
 
