@@ -212,7 +212,7 @@ def test_the_reliable_part_is_what_is_not_noise() -> None:
     found = Reliability(3)
     assert found.share.tolist() == [1.0, 1.0, 1.0]  # before anything is known
     found.update(torch.tensor([4.0, 4.0, 0.0]), torch.tensor([1.0, 3.9, 0.0]))
-    assert found.share.tolist() == pytest.approx([0.75, 0.1, 1.0])
+    assert found.share.tolist() == pytest.approx([0.75, Reliability.LEAST, 1.0])
     found.update(torch.tensor([8.0, 4.0, 0.0]), torch.tensor([1.0, 3.9, 0.0]))
     # What was known counts for 0.65 beside 1: noise of 1.65 in 0.65 * 4 + 8.
     assert float(found.share[0]) == pytest.approx(1 - 1.65 / 10.6)
