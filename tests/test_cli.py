@@ -173,3 +173,4 @@ def test_an_evaluation_shows_one_violation_among_many_episodes() -> None:
     console.print(evaluation_table(found))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "0.020 % (95 % interval 0.00050 % to 0.11 %)" in text
+    assert "goal reached" in text and "100.0 %" in text

@@ -236,15 +236,7 @@ def test_an_evaluation_has_layouts_of_its_own_and_faults_reach_no_goal() -> None
 def test_goals_that_end_no_episode_are_not_said_to_be_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = {
-        continuing: statewise.train(
-            "Point-Hazard-1", "trpo", out=str(tmp_path / str(continuing)), continuing=continuing,
-            **SMALL,
-        )
-        for continuing in (False, True)
-    }  # fmt: skip
-    assert statewise.evaluate(runs[False], episodes=4).goals is not None
-    assert statewise.evaluate(runs[True], episodes=4).goals is None
-    for continuing, run in runs.items():
-        assert main(["evaluate", str(run), "--episodes", "4"]) == 0
-        assert ("goal reached" in capsys.readouterr().out) is not continuing
+    run = statewise.train("Point-Hazard-1", "trpo", out=str(tmp_path), continuing=True, **SMALL)
+    assert statewise.evaluate(run, episodes=1).goals is None
+    assert main(["evaluate", str(run), "--episodes", "1"]) == 0
+    assert "goal reached" not in capsys.readouterr().out
