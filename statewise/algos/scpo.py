@@ -198,6 +198,8 @@ class Scpo(Algorithm):
 
     def fit_to_enough(self, batch: Batch) -> Metrics:
         """Fit V to the batch, and V_D to the last epochs that hold enough costs."""
+        if not self.settings.enough_costs:
+            return super().fit_critics(batch)
         epochs = self.evidence.remember(batch.inputs, batch.cost_target.clone())
         if len(epochs) == 1:
             return super().fit_critics(batch)

@@ -43,10 +43,7 @@ def _wandb(training: Training) -> Iterator[Tracker]:
     import wandb
 
     name = "/".join(training.folder.path.parts[-3:])
-    config = training.folder.config()
-    with wandb.init(
-        project="statewise", name=name, config=config
-    ) as run:  # it is finished after it
+    with wandb.init(project="statewise", name=name, config=training.folder.config()) as run:
         yield lambda metrics: run.log(_scalars(metrics), step=metrics["steps"])
 
 

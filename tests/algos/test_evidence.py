@@ -124,6 +124,7 @@ def test_enough_zero_trusts_every_batch() -> None:
     for _ in range(3):
         metrics = algo.update(collector.collect(16)[0])
     assert metrics["cost_epochs"] == 1.0
+    assert not algo.state_dict()["extra"]["evidence"]["epochs"]  # nothing is kept for nobody
     assert metrics["cost_lam_edge0"] == pytest.approx(algo.settings.cost_lam)
 
 
