@@ -128,6 +128,10 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
     )
     most = torch.maximum(most, rollout.cost_max.flatten(0, 1).amax(dim=0).double().cpu())
     about = mmdp.episode_mean(cost, rollout.ended, rollout.age, **values)
+    # Nor is it believed to be smaller than what was seen of it: V_D learns slowly, and where a stream of
+    # episodes is not steady its errors can hide every cost. Costs are not negative, so less than 0 is
+    # noise, and would switch a limit of 0 off.
+    least = about.seen if increments else torch.zeros_like(about.seen)
     return Batch(
         rollout=rollout,
         inputs=inputs.flatten(0, 1),
@@ -137,8 +141,7 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
         cost_advantage=cost_advantage.flatten(0, 1),
         cost_target=cost_target.flatten(0, 1),
         positive=returns.positive_ahead(cost, rollout.ended).any(-1).flatten(),
-        # Costs are not negative, so less than 0 is noise, and would switch a limit of 0 off.
-        J=torch.minimum(about.mean.clamp(min=0.0).cpu(), most),
+        J=torch.minimum(torch.maximum(about.mean, least).cpu(), most),
         length=about.length,
         episodes=about.episodes,
     )

@@ -28,9 +28,10 @@ Along a whole episode δ telescopes to (sum of signal) - V(start), whatever V is
   then a fair sample of the steps of an episode and N / K estimates the mean episode length;
 * if V is exact it is unbiased whatever the ages and whatever E is, because δ has mean zero.
 
-So an error needs both: a wrong V *and* worlds of similar age. The bound on E covers rollouts in
-which few or no episodes start: no episode is longer than the ages that occur. V may be discounted;
-that makes it another V, no less valid here, unlike in `started_mean`.
+So an error needs both: a wrong V *and* a stream that is not steady, because worlds are of similar
+age or because a policy that has just learned to reach its goal ends many episodes at once. The
+bound on E covers rollouts in which few or no episodes start: no episode is longer than the ages that
+occur. V may be discounted; that makes it another V, no less valid here, unlike in `started_mean`.
 """
 
 from dataclasses import dataclass
@@ -94,6 +95,8 @@ class EpisodeEstimate:
 
     mean: Tensor
     """[m] expected sum of the signal over an episode"""
+    seen: Tensor
+    """[m] the same with V = 0: what there was of the signal, for each episode"""
     episodes: float
     """E: how many episodes the rollout is worth; divide a sum over the rollout by it"""
     length: float
@@ -128,8 +131,9 @@ def episode_mean(
     episodes = max(float(started), rows / longest)
     length = min(rows / episodes, float(longest))  # rounding may not make it longer than any
     total = signal.double().sum((0, 1))
+    seen = total / episodes
     if value is None or next_value is None:
-        return EpisodeEstimate(total / episodes, episodes, length, started, finished)
+        return EpisodeEstimate(seen, seen, episodes, length, started, finished)
 
     tail = torch.where(ended.unsqueeze(-1), torch.zeros_like(next_value), next_value)
     error = total + (tail.double() - value.double()).sum((0, 1))
@@ -141,7 +145,7 @@ def episode_mean(
             "start_value, for instance the critic at the observations of the first reset"
         )
     mean = start_value.double().mean(0) + error / episodes
-    return EpisodeEstimate(mean, episodes, length, started, finished)
+    return EpisodeEstimate(mean, seen, episodes, length, started, finished)
 
 
 def started_mean(signal: Tensor, ended: Tensor, age: Tensor, tail_value: Tensor) -> Tensor:

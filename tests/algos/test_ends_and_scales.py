@@ -115,6 +115,27 @@ def test_a_sum_of_costs_is_never_estimated_below_zero() -> None:
     assert algo.update(rollout)["J_edge0"] == 0.0
 
 
+def test_a_maximum_is_never_estimated_below_what_was_seen_of_it() -> None:
+    """A V_D that is wrong where many episodes end at once says that there is no cost at all."""
+    env = LineEnv(16)
+    algo = make("scpo", env, log_std=0.0)
+    assert algo.cost_value is not None
+    say(algo.cost_value, 1.0)
+    rollout, _ = Collector(env, algo, seed=1).collect(4)
+    # As if they were the second halves of 16 episodes, worth eight whole ones, that rise to 0.25 at once.
+    before, ends = torch.full_like(rollout.cost, 0.25), torch.zeros_like(rollout.ended)
+    before[0], ends[-1] = 0.0, True
+    rollout = dataclasses.replace(
+        rollout,
+        age=torch.arange(4, 8)[:, None].expand_as(ends),
+        terminated=ends,
+        truncated=torch.zeros_like(ends),
+        cost_max_before=before,
+        cost_max=torch.full_like(before, 0.25),
+    )
+    assert algo.update(rollout)["J_edge0"] == pytest.approx(16 * 0.25 / 8)
+
+
 # Units of cost ---------------------------------------------------------------------------------
 
 

@@ -54,11 +54,10 @@ def mean_episodes(algo: Algorithm, num_costs: int) -> Episodes:
 def outcome(name: str, epochs: int, num_costs: int = 1, **settings: Any) -> tuple[float, float]:
     """What the trained policy keeps of its first cost, and its return.
 
-    A network of prices swings about its answer, and one of ten seeds ends far off: of TRPO-FAC it is
-    the median of three.
+    Some swing about their answer, and one of ten seeds ends far off: of these it is the median of three.
     """
     kept, earned = [], []
-    for seed in range(3 if name == "trpo_fac" else 1):
+    for seed in range(3 if name in ("scpo", "trpo_fac") else 1):
         _, episodes = learn(name, epochs, num_costs, seed, **settings, **PRICES.get(name, {}))
         cost = episodes.cost_max if name == "scpo" else episodes.cost
         kept.append(float(cost[:, 0].mean()))

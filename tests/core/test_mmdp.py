@@ -159,13 +159,15 @@ def assert_unbiased(estimates, truth):
     "scale", [0.0, 1.0, 2.0], ids=["no value", "exact value", "twice the value"]
 )
 def test_episode_mean_is_right_for_any_value_function_and_number_of_worlds(worlds, steps, scale):
-    estimates, lengths = [], []
+    estimates, seen, lengths = [], [], []
     for signal, ended, age, value, after, _ in stationary_rollouts(worlds, steps):
         values = {} if scale == 0.0 else dict(value=scale * value, next_value=scale * after)
         estimate = episode_mean(signal, ended, age, **values)
         estimates.append(float(estimate.mean))
         lengths.append(estimate.length)
+        seen.append(float(estimate.seen))
     assert_unbiased(estimates, TRUTH)
+    assert_unbiased(seen, TRUTH)
     assert_unbiased(lengths, MEAN_LENGTH)
 
 
