@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+_TAKEN = ("std", "p95", "advantage", "planned", "asked", "predicted", "bound", "bound_paper")
+"""Words that metrics put before the name of a constraint: `episode_cost_std_speed`."""
+
 
 @dataclass(frozen=True)
 class EnvSpec:
@@ -30,6 +33,17 @@ class EnvSpec:
     """Where each named block of the observation lies."""
     num_zeros: int = 0
     """How many of the last numbers of an observation are always zero: networks need not read them."""
+
+    def __post_init__(self) -> None:
+        names = self.cost_names
+        if len(set(names)) < len(names):
+            raise ValueError(f"{self.name} has constraints of one name, {names}: give each its own")
+        clash = [x for x in names for y in names for word in _TAKEN if x == f"{word}_{y}"]
+        if clash:
+            raise ValueError(
+                f"{self.name} calls a constraint {clash[0]!r}, which is also what a metric of another "
+                f"one is called: give it another name"
+            )
 
     @property
     def num_costs(self) -> int:

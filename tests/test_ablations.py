@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from line_env import LineEnv
 from synthetic_runs import learning, write_run
 
 import statewise
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.bench.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
 from statewise.bench.grid import paper_grid
-from statewise.bench.rollouts import Recorded, episode, record, targets
+from statewise.bench.rollouts import Recorded, _record, episode, record, targets
 from statewise.cli import main
 from statewise.report import question_captions as captions
 from statewise.report import questions as q
@@ -166,6 +167,11 @@ def test_a_random_policy_and_a_run_are_recorded_the_same_way_each_time(tmp_path:
         assert bool((one.ended.sum(0) == 1).all())  # one episode of each world
         assert float(sum(episode(one)["D"])) == pytest.approx(max(episode(one)["C"]), rel=1e-4)
     assert one.policy == "trpo, seed 0, after 320 steps"
+
+
+def test_a_run_without_costs_has_nothing_to_show_and_says_so() -> None:
+    with pytest.raises(ValueError, match="Line reports no costs"):
+        _record(LineEnv(4, 0), lambda step: torch.zeros(4, 1), "trpo", seed=0)
 
 
 # What the answers hold ---------------------------------------------------------------------------

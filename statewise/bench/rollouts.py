@@ -150,6 +150,8 @@ def _rises(d: Tensor) -> list[float]:
 
 def _record(env: Env, act: Callable[[Step], Tensor], policy: str, seed: int) -> Recorded:
     """Step until the first episode of every world has ended."""
+    if not env.spec.cost_names:
+        raise ValueError(f"{env.spec.name} reports no costs, and there is nothing else to show")
     step = env.reset(seed=_FRESH + seed)
     running = torch.ones(env.num_envs, dtype=torch.bool)
     cost, ended = [], []

@@ -42,6 +42,7 @@ from statewise.envs.foreign import (
     restored,
     time_limits,
 )
+from statewise.envs.seeds import part_of
 from statewise.types import EnvSpec, Step, first_step
 
 log = logging.getLogger("statewise")
@@ -304,7 +305,7 @@ class ImportedEnv:
         return obs
 
     def _derived(self, world: int, begun: int) -> int:
-        return int(np.random.SeedSequence([self.seed, world, begun]).generate_state(1)[0])
+        return int(part_of(self.seed, world, begun).generate_state(1)[0])
 
     def _controls(self, action: Tensor) -> NDArray[Any]:
         """[B, ...] actions from -1 to 1, stretched to the bounds of the action space."""

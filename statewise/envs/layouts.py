@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from statewise.core.placement import LayoutError, place_one, sample_layouts
+from statewise.envs.seeds import part_of
 from statewise.envs.suites import Suite
 
 PILLAR_HALF_HEIGHT = 0.5
@@ -82,7 +83,7 @@ class LayoutStock:
     def chunk(self, number: int) -> Layouts:
         """The chunk of that number, some tens to a thousand layouts. Any thread may ask for it."""
         generator = Generator()
-        mixed = np.random.SeedSequence([self._seed, number]).generate_state(1, np.uint64)
+        mixed = part_of(self._seed, number).generate_state(1, np.uint64)
         generator.manual_seed(int(mixed[0] >> np.uint64(1)))
         count = self._size(number)
         drawn = sample_layouts(generator, count, self.suite.arena)

@@ -16,6 +16,7 @@ from torch import Tensor
 from statewise.algos import get_algorithm
 from statewise.envs.imports import NO_LIMIT, ImportedEnv, import_env
 from statewise.training.collect import Collector
+from statewise.training.evaluate import _FRESH
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAN = float("nan")
@@ -177,6 +178,21 @@ def test_missing_nan_or_negative_cost_is_an_error_naming_world_and_key(
     assert complaint in str(caught.value)
     with pytest.raises(RuntimeError, match="reset"):  # worlds out of step are not gone on with
         env.step(push(env, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("costs", "complaint"),
+    [
+        ({"speed": 0.0, "std_speed": 5.0}, "'std_speed', which is also what a metric"),
+        ({"bound_paper_far": 0.0, "far": 0.0}, "'bound_paper_far'"),
+        ({1: 0.0, "1": 0.0}, "constraints of one name, \\('1', '1'\\)"),
+    ],
+)
+def test_names_whose_metrics_would_overwrite_each_other_are_refused(
+    costs: dict[Any, float], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        walks(2, info=lambda x: {"costs": costs})
 
 
 def test_cost_that_the_trial_step_did_not_show_is_an_error() -> None:
@@ -409,6 +425,12 @@ def test_same_seed_gives_the_same_worlds_and_each_world_its_own() -> None:
     assert not torch.equal(first.reset().obs, a)  # goes on with its generators
     assert torch.equal(first.reset(seed=5).obs, a)
     assert not torch.equal(first.reset(seed=6).obs, a)
+
+
+def test_no_world_of_an_evaluation_begins_like_one_of_the_training() -> None:
+    env = walks(300, noise=1.0)
+    trained, fresh = (env.reset(seed=seed).obs[:, 0].tolist() for seed in (7, _FRESH + 7))
+    assert not set(trained) & set(fresh)
 
 
 def test_environment_that_saves_itself_goes_on_exactly(tmp_path: Path) -> None:

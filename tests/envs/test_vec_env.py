@@ -16,6 +16,7 @@ from torch import Tensor
 import statewise
 from statewise import Step, VecEnv
 from statewise.envs.layouts import DeviceStock
+from statewise.training.evaluate import _FRESH
 
 Put = Callable[..., Step]
 FORWARD = torch.tensor([1.0, 0.0])
@@ -261,6 +262,15 @@ def test_layouts_of_a_seed_are_the_same_whenever_and_by_whomever_they_are_drawn(
         assert all(map(torch.equal, mine, in_order[number]))
     assert sum(len(yaw) for _, yaw, _ in in_order[:2]) == 2000  # the first episodes of all worlds
     assert len({float(yaw[0]) for _, yaw, _ in in_order}) == 5
+
+
+def test_no_layout_of_an_evaluation_is_one_of_the_training() -> None:
+    stock = statewise.make_env("Point-Hazard-8", 256)._layouts
+    stock.seed(_FRESH + 7)
+    fresh = stock.chunk(0)[1].tolist()
+    stock.seed(7)
+    for number in (0, 1, 256, 257, 512):
+        assert not set(fresh) & set(stock.chunk(number)[1].tolist())
 
 
 def test_a_negative_seed_is_refused() -> None:
