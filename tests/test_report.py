@@ -25,7 +25,7 @@ from statewise.report.groups import Group, command, group_runs
 from statewise.report.markdown import markdown
 from statewise.report.page import page
 from statewise.report.paper import paper_results
-from statewise.report.ranking import bootstrap, rank, ranking_tables
+from statewise.report.ranking import Task, bootstrap, rank, ranking_tables
 from statewise.report.table import Table, interval_text, number, percent, spread
 from statewise.report.tables import (
     mean_interval,
@@ -170,13 +170,15 @@ def test_the_band_is_the_sample_deviation_over_seeds(tmp_path: Path) -> None:
 
 def test_the_ragged_bootstrap_agrees_with_the_one_of_core() -> None:
     scores = np.random.default_rng(0).normal(1.0, 0.2, (5, 6))
-    ours, theirs = bootstrap(list(scores.T)), stratified_bootstrap(scores)
+    tasks = [Task(str(i), seeds, np.ones(1)) for i, seeds in enumerate(scores.T)]
+    ours, theirs = bootstrap(tasks), stratified_bootstrap(scores)
     assert ours.estimate == theirs.estimate
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
 
 
 def test_one_seed_has_no_interval_instead_of_one_of_width_zero() -> None:
-    found = bootstrap([np.array([0.2]), np.array([0.4])])
+    base = np.array([0.9, 1.1])  # its seeds alone say nothing about the method's
+    found = bootstrap([Task("a", np.array([0.2]), base), Task("b", np.array([0.4]), base)])
     assert found.estimate == pytest.approx(0.3)
     assert math.isnan(found.low) and math.isnan(found.high)
 
@@ -403,6 +405,55 @@ def test_a_picture_of_curves_never_averages_variants_of_an_algorithm(tmp_path: P
     }
 
 
+def drawn(runs: list[Path], key: str = "return") -> dict[str, tuple[list[float], list[float]]]:
+    """The steps (in millions) and the means of every curve of a picture."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
+
+    class Axis:
+        def plot(self, steps: Any, values: Any, label: str, **_: Any) -> None:
+            found[label] = (steps.tolist(), values.tolist())
+
+        def fill_between(self, *_: Any, **__: Any) -> None:
+            pass
+
+    for label, seeds in curves._read(runs).items():
+        curves._curve(Axis(), seeds, key, label, "C0")
+    return found
+
+
+def test_a_picture_of_curves_never_averages_other_settings_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = [write_run(tmp_path / "a", seed=0, epoch=fixed(**{"return": 1.0}))]
+    runs.append(write_run(tmp_path / "b", seed=1, target_kl=0.5, epoch=fixed(**{"return": 3.0})))
+    runs.append(
+        write_run(tmp_path / "a", seed=2, train={"threads": 9}, epoch=fixed(**{"return": 2.0}))
+    )
+    assert {label: values[0] for label, (_, values) in drawn(runs).items()} == {
+        "scpo · target_kl=0.02": 1.5,
+        "scpo · target_kl=0.5": 3.0,
+    }
+    assert "runs named scpo differ in target_kl: drawn apart" in caplog.text
+
+
+def test_a_picture_of_curves_takes_a_run_named_twice_once(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs")
+    (tmp_path / "link").symlink_to(run)
+    found = curves._read([run, run.parent / "." / run.name, tmp_path / "link"])
+    assert [len(seeds) for seeds in found.values()] == [1]
+
+
+def test_a_picture_of_curves_averages_at_the_same_steps(tmp_path: Path) -> None:
+    def rising(number: int) -> dict[str, Any]:
+        return {"return": float(number), "steps": 1_000_000 * number}
+
+    whole = write_run(tmp_path, seed=0, epoch=rising)
+    part = write_run(tmp_path, seed=1, epoch=rising) / "metrics.jsonl"
+    lines = part.read_text().splitlines(keepends=True)
+    part.write_text("".join([lines[0], *lines[4:10:5]]))  # epochs 1, 5 and 10, as of an export
+    assert drawn([whole, part.parent]) == {"scpo": ([1.0, 5.0, 10.0], [1.0, 5.0, 10.0])}
+
+
 def test_a_run_from_before_a_setting_is_apart(tmp_path: Path) -> None:
     write_run(tmp_path / "now", seed=0)
     path = write_run(tmp_path / "then", seed=1) / "config.json"
@@ -521,6 +572,39 @@ def test_a_second_export_never_replaces_other_runs(tmp_path: Path) -> None:
         export_runs([tmp_path / name], tmp_path / "out")  # the same again is the same folder
     kept = read_runs([tmp_path / "out"]).runs
     assert sorted(run.config["algorithm"]["target_kl"] for run in kept) == [0.01, 0.02]
+
+
+def test_the_export_of_a_run_trained_again_replaces_the_old_one(tmp_path: Path) -> None:
+    for name, threads, value in (("old", 2, 1.0), ("new", 1, 2.0)):
+        run = write_run(
+            tmp_path / name, train={"threads": threads}, epoch=fixed(**{"return": value})
+        )
+        config = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps(config | {"statewise": name}))
+        export_runs([tmp_path / name], tmp_path / "out")
+    reading = read_runs([tmp_path / "out"])
+    assert [(run.path.name, run.summary.last["return"]) for run in reading.runs] == [
+        ("seed-0", 2.0)
+    ]
+    assert reading.notes == ()
+
+
+def test_an_export_never_replaces_one_whose_settings_cannot_be_read(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs")
+    (first,) = export_runs([tmp_path / "runs"], tmp_path / "out")
+    (first / "config.json").write_text('{"train": {"suite"')
+    (second,) = export_runs([tmp_path / "runs"], tmp_path / "out")
+    assert (first.name, second.name) == ("seed-0", "seed-0-2")
+
+
+def test_a_run_that_is_there_twice_with_other_results_is_said(tmp_path: Path) -> None:
+    old = write_run(tmp_path / "a", epoch=fixed(**{"return": 1.0}))
+    new = write_run(tmp_path / "b", epoch=fixed(**{"return": 2.0}))
+    copy = export_runs([tmp_path / "a"], tmp_path / "c")[0]
+    assert read_runs([tmp_path]).notes == (
+        f"{new}: same settings and seed as {old}, but other final results; only the latter counts",
+        f"{copy}: same settings and seed as {old}; counted once",
+    )
 
 
 def test_an_export_tells_nothing_of_the_disk_it_was_on(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from statewise.report.data import settings_in
 from statewise.training.run_folder import RunFolder
+
+log = logging.getLogger("statewise")
 
 PANELS = {
     "return": "return",
@@ -20,11 +24,14 @@ PANELS = {
     "max_cost": "largest cost of an episode",
     "cost_rate": "cost rate since the start",
 }
-Group = dict[str, list[list[dict[str, Any]]]]
+Settings = dict[str, Any]
+Metrics = list[dict[str, Any]]
+Groups = dict[str, list[Metrics]]
 
 
 def draw_curves(runs: Sequence[Path], out: Path) -> Path:
-    """Draw the runs into a picture file: one colour for each algorithm (or label) and suite.
+    """Draw the runs into a picture file: one colour for each algorithm (or label) and suite, and
+    for each of their settings, if they differ.
 
     Several seeds are shown as their mean and the band between the lowest and the highest.
     """
@@ -47,29 +54,54 @@ def draw_curves(runs: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def _read(runs: Sequence[Path]) -> Group:
-    """Metrics of each run, by algorithm or label (and suite, if there are several)."""
-    found: list[tuple[str, str, list[dict[str, Any]]]] = []
+def _read(runs: Sequence[Path]) -> Groups:
+    """Metrics of each run, by algorithm or label (and suite, if there are several).
+
+    Runs of one name but other settings are never averaged: their names then say what differs.
+    """
+    found: list[tuple[str, str, Settings, Metrics]] = []
+    seen: set[Path] = set()
     for path in runs:
         folder = RunFolder.open(path)
-        train, metrics = folder.config()["train"], folder.metrics()
+        if (real := path.resolve()) in seen:  # named twice
+            continue
+        seen.add(real)
+        config, metrics = folder.config(), folder.metrics()
         if not metrics:
             raise ValueError(f"the run {path} has no finished epoch to draw yet")
-        found.append((folder.label(), train["suite"], metrics))
-    several = len({suite for _, suite, _ in found}) > 1
-    groups: Group = {}
-    for name, suite, metrics in found:
-        groups.setdefault(f"{name}, {suite}" if several else name, []).append(metrics)
+        settings = {k: v for part in settings_in(config).values() for k, v in part.items()}
+        found.append((folder.label(), config["train"]["suite"], settings, metrics))
+    several = len({suite for _, suite, _, _ in found}) > 1
+    named: dict[str, list[tuple[Settings, Metrics]]] = {}
+    for label, suite, settings, metrics in found:
+        name = f"{label}, {suite}" if several else label
+        named.setdefault(name, []).append((settings, metrics))
+    groups: Groups = {}
+    for name, members in named.items():
+        differing = _differing([settings for settings, _ in members])
+        if differing:
+            log.warning("runs named %s differ in %s: drawn apart", name, ", ".join(differing))
+        for settings, metrics in members:
+            which = ", ".join(f"{key}={settings.get(key)}" for key in differing)
+            groups.setdefault(f"{name} · {which}" if which else name, []).append(metrics)
     return groups
 
 
-def _curve(axis: Any, seeds: list[list[dict[str, Any]]], key: str, label: str, colour: str) -> None:
-    length = min(len(metrics) for metrics in seeds)
-    steps = np.array([m["steps"] for m in seeds[0][:length]]) / 1e6
+def _differing(kinds: Sequence[Settings]) -> list[str]:
+    names = dict.fromkeys(name for settings in kinds for name in settings)
+    return [n for n in names if any(s.get(n) != kinds[0].get(n) for s in kinds)]
+
+
+def _curve(axis: Any, seeds: list[Metrics], key: str, label: str, colour: str) -> None:
     # An epoch in which no episode ended has no value: a gap in the curve.
-    values = np.array([[_or_nan(m.get(key)) for m in metrics[:length]] for metrics in seeds])
+    lines = [np.array([(m["steps"], _or_nan(m.get(key))) for m in seed]).T for seed in seeds]
+    first, last = max(line[0, 0] for line in lines), min(line[0, -1] for line in lines)
+    # Epochs may be missing, in an export most are: seeds meet at the steps of the one with the fewest.
+    steps = min(lines, key=lambda line: line.shape[1])[0]
+    steps = steps[(first <= steps) & (steps <= last)]
+    values = np.stack([np.interp(steps, *line) for line in lines])
     known = ~np.isnan(values).all(axis=0)
-    steps, values = steps[known], values[:, known]
+    steps, values = steps[known] / 1e6, values[:, known]
     if not len(steps):
         return
     axis.plot(steps, np.nanmean(values, axis=0), color=colour, label=label, linewidth=1.4)

@@ -113,12 +113,18 @@ def read_runs(roots: Sequence[Path]) -> Reading:
 
 def settings_of(run: RunData) -> dict[str, dict[str, Any]]:
     """What decides the result of a run, but for its seed; an old run lacks the newest settings."""
-    train, own = default_settings(run.suite, run.algo)
-    kind = ALGORITHMS.get(run.algo)
+    return settings_in(run.config)
+
+
+def settings_in(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The same from what is in its `config.json`."""
+    algo = config["train"]["algo"]
+    train, own = default_settings(config["train"]["suite"], algo)
+    kind = ALGORITHMS.get(algo)
     own = own | (earlier(kind.settings_class) if kind else {})
-    train = train | earlier(TrainSettings) | run.config["train"]
+    train = train | earlier(TrainSettings) | config["train"]
     train = {k: v for k, v in train.items() if k not in _NOT_COMPARED}
-    return {"algo": {"algo": run.algo}, "train": train, "own": own | run.config["algorithm"]}
+    return {"algo": {"algo": algo}, "train": train, "own": own | config["algorithm"]}
 
 
 @cache
@@ -159,7 +165,7 @@ def _run_folders(roots: Sequence[Path]) -> tuple[list[Path], list[str]]:
 
 def _read_run(folder: Path) -> RunData | None:
     """The run; None if the folder is no run at all; ValueError says why it must be left out."""
-    config = _read_config(folder)
+    config = read_config(folder)
     if config is None:
         return None
     train = config["train"]
@@ -204,8 +210,11 @@ def _read_run(folder: Path) -> RunData | None:
     )
 
 
-def _read_config(folder: Path) -> dict[str, Any] | None:
-    """The settings, as far as a report needs them; None if they are of something else."""
+def read_config(folder: Path) -> dict[str, Any] | None:
+    """The settings, as far as a report needs them; None if they are of something else.
+
+    Raises ValueError where they are missing or damaged.
+    """
     path = folder / "config.json"
     if not os.path.lexists(path):
         raise ValueError("metrics.jsonl is there, but no config.json")
@@ -343,8 +352,16 @@ def _without_doubles(runs: list[RunData]) -> tuple[list[RunData], list[str]]:
             continue
         longer, shorter = (run, other) if _length(run) > _length(other) else (other, run)
         kept[key] = longer
-        notes.append(f"{shorter.path}: same settings and seed as {longer.path}; counted once")
+        note = f"{shorter.path}: same settings and seed as {longer.path}"
+        if _results(shorter) == _results(longer):
+            notes.append(f"{note}; counted once")
+        else:  # no copy: trained again, or stopped on the way
+            notes.append(f"{note}, but other final results; only the latter counts")
     return list(kept.values()), notes
+
+
+def _results(run: RunData) -> list[float | None]:
+    return [part.get(key) for part in (run.summary.last, run.summary.late) for key in WHOLE]
 
 
 def _length(run: RunData) -> int:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from statewise.report.data import SUMMARY, RunData, read_json, read_runs
+from statewise.report.data import SUMMARY, RunData, read_config, read_runs, settings_in
 from statewise.report.summary import WHOLE
 from statewise.report.table import short
 from statewise.training.checkpoint import write_atomically
-from statewise.training.run_folder import config_from_json, config_to_json, file_name
+from statewise.training.run_folder import config_to_json, file_name
 
 
 def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
@@ -63,7 +63,8 @@ def _public_environment(run: RunData) -> dict[str, Any]:
 
 
 def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
-    """Whether another run was exported to the folder before: this one must not replace it.
+    """Whether another run was exported to the folder before: this one must not replace it. The same
+    one trained again does, whatever version and number of threads it was trained with.
 
     Raises ValueError for the folder of a run itself, which an export must never touch.
     """
@@ -78,5 +79,15 @@ def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
         raise ValueError(
             f"{folder} is a run that no export wrote, and is not written over: choose another folder"
         )
-    there = folder / "config.json"
-    return there.exists() and config_from_json(read_json(there)) != _public_config(run)
+    if not (folder / "config.json").exists():
+        return False
+    try:
+        there = read_config(folder)
+    except ValueError:  # damaged: nobody knows whose it is
+        return True
+    return there is None or _experiment(there) != _experiment(run.config)
+
+
+def _experiment(config: dict[str, Any]) -> tuple[str, int, dict[str, dict[str, Any]]]:
+    """What the runs of two folders are told apart by; two suites may have one name as a folder."""
+    return config["train"]["suite"], config["train"]["seed"], settings_in(config)

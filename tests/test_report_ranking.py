@@ -1,0 +1,148 @@
+"""The ranking over suites: how sure it is, and what it is not over."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_runs import write_run
+
+from statewise.report.content import assemble
+from statewise.report.data import read_runs
+from statewise.report.groups import group_runs
+from statewise.report.markdown import markdown
+from statewise.report.page import page
+from statewise.report.ranking import Rank, Task, bootstrap, rank
+
+SUITES = ("Point-Hazard-1", "Point-Hazard-4", "Point-Hazard-8")
+
+
+def ranks(root: Path) -> dict[str, Rank]:
+    return {r.algo: r for r in rank(group_runs(read_runs([root]).runs))}
+
+
+def both_say(root: Path) -> tuple[str, str]:
+    report = assemble(read_runs([root]))
+    return page(report), markdown(report).replace("\\_", "_")
+
+
+def write(root: Path, suite: str, algo: str, *costs: float, **more: Any) -> None:
+    for seed, cost in enumerate(costs):
+        write_run(root, suite, algo, seed, epoch=lambda _, c=cost: {"episode_cost": c} | more)
+
+
+# Intervals --------------------------------------------------------------------------------------
+
+
+def test_a_base_that_is_not_sure_makes_the_interval_wider(tmp_path: Path) -> None:
+    write(tmp_path, SUITES[0], "trpo", 0.5, 1.0, 1.5)
+    write(tmp_path, SUITES[0], "scpo", 0.2, 0.2, 0.2)
+    score = ranks(tmp_path)["scpo"].scores["episode_cost"]
+    assert score is not None
+    assert score.estimate == pytest.approx(0.2)
+    assert score.low == pytest.approx(0.2 / 1.5) and score.high == pytest.approx(0.2 / 0.5)
+
+
+def test_an_interval_covers_the_truth_with_a_base_that_is_an_estimate() -> None:
+    generator = np.random.default_rng(0)
+    held = 0
+    for _ in range(200):
+        tasks = []
+        for suite in map(str, range(4)):
+            values, base = generator.normal(1.0, 0.25, (2, 8))
+            tasks.append(Task(suite, 0.5 * values, base))
+        interval = bootstrap(tasks)
+        held += interval.low <= 0.5 <= interval.high
+    assert held >= 0.9 * 200  # with a base taken for exact: 0.84 of them
+
+
+def test_trpo_is_divided_by_itself_in_every_draw(tmp_path: Path) -> None:
+    write(tmp_path, SUITES[0], "trpo", 0.5, 1.0, 1.5)
+    score = ranks(tmp_path)["trpo"].scores["episode_cost"]
+    assert score is not None
+    assert (score.low, score.estimate, score.high) == pytest.approx((1.0, 1.0, 1.0))
+
+
+def test_draws_without_a_positive_base_leave_the_interval_finite() -> None:
+    found = bootstrap([Task("a", np.array([0.0, 1.0]), np.array([0.0, 0.0, 3.0]))])
+    assert math.isfinite(found.low) and math.isfinite(found.high)
+    assert found.estimate == 0.5
+
+
+def test_the_same_runs_have_the_same_intervals(tmp_path: Path) -> None:
+    for algo in ("trpo", "scpo"):
+        write(tmp_path, SUITES[0], algo, 0.5, 1.0, 1.5)
+    assert ranks(tmp_path)["scpo"].scores == ranks(tmp_path)["scpo"].scores
+
+
+def test_suites_with_one_seed_are_counted_beside_the_intervals(tmp_path: Path) -> None:
+    write(tmp_path, SUITES[0], "trpo", 0.5, 1.0)
+    write(tmp_path, SUITES[0], "scpo", 0.2, 0.3)
+    write(tmp_path, SUITES[0], "cpo", 0.2, 0.3)
+    write(tmp_path, SUITES[1], "trpo", 0.5, 1.0)
+    write(tmp_path, SUITES[1], "scpo", 0.2, 0.3)
+    write(tmp_path, SUITES[1], "cpo", 0.2)  # one seed of the method
+    write(tmp_path, SUITES[2], "trpo", 0.5)  # one seed of the base
+    write(tmp_path, SUITES[2], "scpo", 0.2, 0.3)
+    write(tmp_path, SUITES[2], "cpo", 0.2, 0.3)
+    found = ranks(tmp_path)
+    assert found["scpo"].single == {SUITES[2]} and found["cpo"].single == set(SUITES[1:])
+    assert found["scpo"].scores["episode_cost"] is not None
+    for text in both_say(tmp_path):
+        assert "Intervals are too narrow where a suite has one seed only" in text
+        assert "1 of 3 suites for SCPO" in text and "2 of 3 suites for CPO" in text
+
+
+def test_nothing_is_said_of_one_seed_where_there_is_no_interval(tmp_path: Path) -> None:
+    for algo in ("trpo", "scpo"):
+        write(tmp_path, SUITES[0], algo, 0.5)
+    assert "too narrow" not in both_say(tmp_path)[1]
+
+
+# Suites left out --------------------------------------------------------------------------------
+
+
+def test_a_suite_that_a_score_is_not_over_is_named_with_the_reason(tmp_path: Path) -> None:
+    for suite in SUITES:
+        empty = {"return": None, "episode_cost": None, "episodes": 0}
+        write(tmp_path, suite, "trpo", 0.0 if suite == SUITES[2] else 1.0)
+        write(tmp_path, suite, "scpo", 0.5)
+        write(tmp_path, suite, "cpo", 0.5, **(empty if suite == SUITES[1] else {}))
+    html, text = (side.replace("&#x27;", "'") for side in both_say(tmp_path))
+    for side in (html, text):
+        assert (
+            f"Left out of the episode cost: {SUITES[2]} (TRPO's is not above 0); "
+            f"{SUITES[1]} (CPO's is not known)." in side
+        )
+        assert f"Left out of the return: {SUITES[1]} (CPO's is not known)." in side
+        assert "0.50, 2 suites" in side and "0.50, 1 suite" in side
+    assert ranks(tmp_path)["scpo"].left_out["cost_rate"] == {}
+
+
+def test_a_return_of_trpo_that_is_not_known_leaves_its_suite_out(tmp_path: Path) -> None:
+    write(tmp_path, SUITES[0], "trpo", 1.0, **{"return": None, "episodes": 0})
+    write(tmp_path, SUITES[0], "scpo", 1.0)
+    found = ranks(tmp_path)["scpo"]
+    assert found.scores["return"] is None
+    assert found.left_out["return"] == {SUITES[0]: "TRPO's is not known"}
+
+
+def test_suites_that_the_paper_lacks_are_named(tmp_path: Path) -> None:
+    for suite in ("Point-Hazard-8", "Humanoid-Hazard-8"):
+        for algo in ("trpo", "scpo"):
+            write(tmp_path, suite, algo, 0.5)
+    for text in both_say(tmp_path):
+        text = text.replace("&#x27;", "'")
+        assert (
+            "Left out of the paper's return, episode cost and cost rate: Humanoid-Hazard-8 "
+            "(not in its tables)." in text
+        )
+
+
+def test_a_ranking_over_all_suites_says_nothing_of_others(tmp_path: Path) -> None:
+    for algo in ("trpo", "scpo"):
+        write(tmp_path, "Point-Hazard-8", algo, 0.5, 0.6)
+    assert "Left out" not in both_say(tmp_path)[1]
