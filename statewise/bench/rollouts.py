@@ -16,8 +16,8 @@ from statewise.core.mmdp import increments, running_maximum
 from statewise.core.returns import returns_to_go
 from statewise.envs.vec_env import make_env
 from statewise.sim.cpu import one_torch_thread
+from statewise.training.api import worlds
 from statewise.training.collect import Env
-from statewise.training.loop import build_env
 from statewise.training.policy import load_policy
 from statewise.types import Step
 
@@ -61,12 +61,12 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
     settings = dataclasses.replace(
         policy.settings, num_envs=episodes, seed=seed, device="cpu", threads=0
     )
-    env = build_env(settings)
-    policy.check(env.spec)
     generator = torch.Generator().manual_seed(seed)
     steps = last_metrics(run).get("steps", 0)
     words = f"{run.parent.name}, seed {policy.settings.seed}, after {steps:,} steps"
-    return _record(env, lambda step: policy.algo.act(step, generator).executed, words, seed)
+    with worlds(settings) as env:
+        policy.check(env.spec)
+        return _record(env, lambda step: policy.algo.act(step, generator).executed, words, seed)
 
 
 def random_policy(env: Env, seed: int, hold: float = HOLD) -> Callable[[Step], Tensor]:

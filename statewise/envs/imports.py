@@ -14,6 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 import gymnasium
@@ -108,32 +109,38 @@ class ImportedEnv:
         _require(good, f"max_episode_steps is {max_episode_steps}: an episode has at least 1")
         import_modules(modules)
         make, limit = _maker(env_id) if isinstance(env_id, str) else (env_id, None)
-        probe = make()
-        self.name = PREFIX + env_name(probe)
-        self.num_envs, self.seed = num_envs, seed
-        self.device = torch.device(device)
-        self.faults = 0
-        """How many episodes a non-finite observation has ended since the environment was made."""
-        self._space = probe.observation_space
-        self._actions = action_box(probe.action_space, self.name)
-        flat = flat_size(self._space, self.name)
-        self._channels = self._probe_costs(probe, _names(cost_keys))
-        self.spec = EnvSpec(
-            name=self.name,
-            obs_size=flat,
-            action_size=math.prod(self._actions.shape),
-            cost_names=tuple(c.name for c in self._channels),
-            cost_ceiling=(float(cost_ceiling),) * len(self._channels),
-            max_episode_steps=min([max_episode_steps or limit or NO_LIMIT, *time_limits(probe)]),
-            control_dt=control_dt(probe),
-            blocks=observation_blocks(self._space, flat),
-        )
-        self._envs = [make() for _ in range(num_envs)]
-        distinct = {id(e.unwrapped) for e in (probe, *self._envs)}
-        _require(len(distinct) == num_envs + 1,
-                 f"{self.name}: the function gave the same instance twice; let it make a new one "
-                 f"at every call")  # fmt: skip
-        probe.close()
+        self._envs: list[AnyEnv] = []
+        # Whatever goes wrong, the probe is closed, and the worlds that were made until then.
+        with closing(make()) as probe, ExitStack() as undo:
+            undo.callback(self.close)
+            self.name = PREFIX + env_name(probe)
+            self.num_envs, self.seed = num_envs, seed
+            self.device = torch.device(device)
+            self.faults = 0
+            """How many episodes a non-finite observation has ended since the environment was made."""
+            self._space = probe.observation_space
+            self._actions = action_box(probe.action_space, self.name)
+            flat = flat_size(self._space, self.name)
+            self._channels = self._probe_costs(probe, _names(cost_keys))
+            self.spec = EnvSpec(
+                name=self.name,
+                obs_size=flat,
+                action_size=math.prod(self._actions.shape),
+                cost_names=tuple(c.name for c in self._channels),
+                cost_ceiling=(float(cost_ceiling),) * len(self._channels),
+                max_episode_steps=min(
+                    [max_episode_steps or limit or NO_LIMIT, *time_limits(probe)]
+                ),
+                control_dt=control_dt(probe),
+                blocks=observation_blocks(self._space, flat),
+            )
+            for _ in range(num_envs):
+                self._envs.append(make())
+            distinct = {id(e.unwrapped) for e in (probe, *self._envs)}
+            _require(len(distinct) == num_envs + 1,
+                     f"{self.name}: the function gave the same instance twice; let it make a new one "
+                     f"at every call")  # fmt: skip
+            undo.pop_all()
         keepers = [keeper(e) for e in self._envs]
         self._keepers = [k for k in keepers if k is not None]
         self.exact_resume = len(self._keepers) == num_envs
@@ -192,8 +199,10 @@ class ImportedEnv:
         return Step(*(torch.from_numpy(part).to(self.device) for part in parts))
 
     def close(self) -> None:
-        for env in self._envs:
-            env.close()
+        """Close every world, the others too if one fails to."""
+        with ExitStack() as stack:
+            for env in self._envs:
+                stack.callback(env.close)
 
     # Saving ------------------------------------------------------------------------------------
 

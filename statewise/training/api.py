@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from rich.table import Table
 
 from statewise.algos import get_algorithm
 from statewise.algos.base import Settings
-from statewise.training import loop
+from statewise.envs.imports import ImportedEnv
+from statewise.training import checkpoint, loop
 from statewise.training.collect import Env
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
@@ -43,6 +46,8 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
                 f"lists all"
             )
     chosen = {k: v for k, v in settings.items() if k in train_names}
+    if "out" in chosen:  # may be a Path, which config.json could not hold
+        chosen["out"] = os.fspath(chosen["out"])
     own = {k: v for k, v in settings.items() if k in own_names}
     if isinstance(own.get("cost_limit"), int | float):
         own["cost_limit"] = (float(own["cost_limit"]),)
@@ -52,9 +57,11 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
 
 def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False) -> Path:
     """Train from the beginning; the run folder."""
-    training = Training.start(settings, algo_settings)
-    with lock_run(training.folder.path):
-        return go(training, quiet)
+    settings = settings.resolved()
+    with worlds(settings) as env:
+        training = Training.start(settings, algo_settings, env)
+        with lock_run(training.folder.path):
+            return go(training, quiet)
 
 
 def train_seeds(
@@ -66,29 +73,49 @@ def train_seeds(
     are and interrupted ones continued, if their settings are these.
     """
     settings = settings.resolved()
-    env = loop.build_env(settings)
     paths = []
-    for seed in seeds:
-        one = dataclasses.replace(settings, seed=seed)
-        with lock_run(one.folder):
-            training = open_run(one, algo_settings, env)
-            paths.append(go(training, quiet))
-        if not training.finished:  # stopped by Ctrl-C: not on to the next one
-            break
+    with worlds(settings) as env:
+        for seed in seeds:
+            one = dataclasses.replace(settings, seed=seed)
+            with lock_run(one.folder):
+                training = open_run(one, algo_settings, env)
+                paths.append(go(training, quiet))
+            if not training.finished:  # stopped by Ctrl-C: not on to the next one
+                break
     Console(quiet=quiet).print(summary_table(paths))
     return paths
+
+
+@contextmanager
+def worlds(settings: TrainSettings) -> Iterator[Env]:
+    """The environment of these settings, closed at the end.
+
+    One that is imported may hold a window or a process; those of suites hold nothing.
+    """
+    env = loop.build_env(settings)
+    try:
+        yield env
+    finally:
+        if isinstance(env, ImportedEnv):
+            env.close()
 
 
 def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None = None) -> Training:
     """The run of these settings: where it stopped, or from the start. Its lock should be held."""
     if not (settings.folder / "config.json").exists():
         return Training.start(settings, algo_settings, env)
-    there, own = loop.read_config(RunFolder.open(settings.folder).config())
+    folder = RunFolder.open(settings.folder)
+    there, own = loop.read_config(folder.config())
     incidental = {name: getattr(settings, name) for name in loop.INCIDENTAL}
     if (dataclasses.replace(there, **incidental), own) != (settings, algo_settings):
         raise ValueError(
             f"the run {settings.folder} was made with other settings: choose another --out"
         )
+    removed = not checkpoint.latest(folder.checkpoints)
+    if removed and len(folder.metrics()) >= there.epochs:  # nothing is left to go on with, or to do
+        training = Training(there, own, folder, env)
+        training.epoch = there.epochs
+        return training
     return Training.resume(settings.folder, env)
 
 
@@ -117,8 +144,11 @@ def _mean(column: Sequence[float | None]) -> float | None:
 
 def resume(path: str | Path, quiet: bool = False) -> Path:
     """Continue a run from its last checkpoint; the run folder."""
-    with lock_run(RunFolder.open(Path(path)).path):
-        return go(Training.resume(Path(path)), quiet)
+    folder = RunFolder.open(Path(path))
+    with lock_run(folder.path):
+        settings, _ = loop.read_config(folder.config())
+        with worlds(settings) as env:
+            return go(Training.resume(folder.path, env), quiet)
 
 
 def evaluate(
@@ -143,9 +173,9 @@ def evaluate(
         device="cpu",
         threads=0,  # of this machine; they change nothing
     )
-    env = loop.build_env(settings)
-    policy.check(env.spec)
-    return evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold)
+    with worlds(settings) as env:
+        policy.check(env.spec)
+        return evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold)
 
 
 def go(training: Training, quiet: bool) -> Path:

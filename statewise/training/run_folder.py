@@ -7,6 +7,7 @@ whole epoch.
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import logging
 import math
@@ -14,6 +15,7 @@ import os
 import platform
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +30,8 @@ from statewise.version import __version__
 log = logging.getLogger("statewise")
 
 _PACKAGES = ("torch", "mujoco", "numpy", "gymnasium", "mujoco-warp", "warp-lang")
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+"""What a file system without hard links answers."""
 
 
 class RunFolderError(ValueError):
@@ -46,6 +50,8 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
         """A new folder; one that exists is never overwritten."""
+        # Made before anything is written, so that a setting that JSON lacks leaves nothing behind.
+        content = _as_json(config_to_json(config)).encode()
         there = path / "config.json"
         if holds_a_run(path) and not there.exists():
             raise RunFolderError(
@@ -54,8 +60,7 @@ class RunFolder:
         folder = cls(path)
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         try:
-            with open(there, "x") as file:  # of two that begin at once only one gets it
-                file.write(_as_json(config_to_json(config)))
+            _write_new(there, content)  # of two that begin at once only one gets it
         except FileExistsError:
             raise RunFolderError(
                 f"the run {path} exists already and is not overwritten. Continue it with "
@@ -181,6 +186,11 @@ class RunFolder:
                 f"behind it (it has {len(epochs)}), so the run would go on with a hole: put the file "
                 f"back, or train anew in another folder"
             )
+        # Newer checkpoints could not be read, or `load` would have taken them. They are put aside
+        # before the metrics are cut: one later than the metrics is what a damaged run looks like.
+        for path in checkpoint.latest(self.checkpoints):
+            if checkpoint.epoch_of(path) > epoch:
+                path.rename(path.with_suffix(".unread"))
         kept = [json.dumps(m) + "\n" for m in epochs]
         checkpoint.write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
         path = self.path / "episodes.csv"
@@ -293,6 +303,25 @@ def _processor() -> str:
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a file that is whole or not there; FileExistsError if there is one already."""
+    beside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")  # not that of another writer
+    try:
+        with open(beside, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(beside, path)  # which, unlike a rename, replaces nothing
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            path.touch(exist_ok=False)  # the name is ours now
+            os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _as_json(content: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Several seeds in the same worlds: each run is what it would have been alone."""
 
+import shutil
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -15,6 +16,7 @@ from statewise.cli import main
 from statewise.training import api
 from statewise.training.lock import RunLockedError, lock_run
 from statewise.training.loop import TrainSettings
+from statewise.training.run_folder import RunFolderError
 
 TRAIN = {k: v for k, v in SMALL.items() if k not in ("quiet", "hidden", "critic_iterations")}
 OWN: dict[str, Any] = {k: SMALL[k] for k in ("hidden", "critic_iterations")}
@@ -39,6 +41,20 @@ def test_finished_seeds_are_left_alone_and_the_others_trained(tmp_path: Path) ->
     assert len(train_seeds(tmp_path, 0, 1)) == 2
     assert (first / "metrics.jsonl").read_bytes() == before
     assert len(metrics(tmp_path / "Point-Hazard-8" / "scpo" / "seed-1")) == 10
+
+
+def test_a_finished_seed_is_left_alone_without_its_checkpoints(tmp_path: Path) -> None:
+    (first,) = train_seeds(tmp_path, 0)
+    shutil.rmtree(first / "checkpoints")
+    before = {p.name: p.read_bytes() for p in first.iterdir()}
+    assert len(train_seeds(tmp_path, 0, 1)) == 2
+    assert {p.name: p.read_bytes() for p in first.iterdir()} == before
+    assert len(metrics(tmp_path / "Point-Hazard-8" / "scpo" / "seed-1")) == 10
+
+    lines = before["metrics.jsonl"].splitlines(keepends=True)
+    (first / "metrics.jsonl").write_bytes(b"".join(lines[:-1]))  # one epoch is still to be done
+    with pytest.raises(RunFolderError, match="no checkpoint to go on from"):
+        train_seeds(tmp_path, 0)
 
 
 def test_runs_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
