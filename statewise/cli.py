@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ from rich.markup import escape
 from rich.progress import track
 from torch import Tensor
 
-from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.algos import ALGORITHMS, Algorithm, get_algorithm
 from statewise.bench.ablations import Ablations
 from statewise.bench.command import STOPPED_STATUS, Paper
 from statewise.bench.grid import parse_seeds
@@ -39,6 +40,7 @@ from statewise.envs.render import (
     Viewer,
     check_video_path,
 )
+from statewise.envs.robots import robot_names
 from statewise.envs.vec_env import VecEnv, make_env
 from statewise.sim.backend import GpuError, MissingPackage
 from statewise.training import api
@@ -79,9 +81,10 @@ class Play:
     """Watch a policy in a suite: as a video, in a window, or as numbers only."""
 
     what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE|RUN")]
-    """A suite such as Point-Hazard-8, or the folder of a run, whose policy is then played."""
-    policy: Literal["random", "zero"] = "random"
-    """What chooses the actions in a suite: random ones, each held for 0.1 s, or none."""
+    """A suite such as Point-Hazard-8, or a run folder or one of its checkpoint files, whose policy is
+    then played."""
+    policy: Literal["random", "zero"] | None = None
+    """What chooses the actions in a suite: random ones, each held for 0.1 s (if not said), or none."""
     video: Path | None = None
     """Write a video to this file (.mp4 or .gif)."""
     window: bool = False
@@ -109,17 +112,25 @@ class Play:
         if self.video is not None:
             check_video_path(self.video)
         trained, suite, compact, continuing = None, self.what, False, self.continuing
-        if (Path(self.what) / "config.json").exists():
+        if _is_path(self.what):
             trained = load_policy(self.what, self.best_safe)
+            if self.policy is not None:
+                raise ValueError(
+                    f"--policy is for suites, and {self.what} has a policy of its own: leave it out"
+                )
             suite, compact = trained.settings.suite, trained.settings.compact
             continuing = continuing or trained.settings.continuing
             import_modules(trained.settings.imports)
+        elif self.best_safe:
+            raise ValueError(
+                f"--best-safe is for runs, and {self.what} is none: give a run folder, or leave it out"
+            )
         if suite.startswith("gym:"):
             raise ValueError(f"{suite} is not ours to draw: play shows the suites of statewise")
         env = make_env(suite, 1, self.seed, compact=compact, continuing=continuing)
         started = time.perf_counter()
         if trained is None:
-            episodes, running = self._play(env, _policy(self.policy, env, self.seed))
+            episodes, running = self._play(env, _policy(self.policy or "random", env, self.seed))
         else:
             trained.check(env.spec)
             algo = trained.algo
@@ -173,7 +184,7 @@ class Resume:
     """The run folder."""
 
     def run(self) -> None:
-        api.resume(self.resume)
+        _leave_if_stopped(api.resume(self.resume))
 
 
 @dataclass(frozen=True)
@@ -198,6 +209,10 @@ class Evaluate:
     """Write the numbers to this file too."""
 
     def run(self) -> None:
+        if self.json is not None:  # now, and not after all the episodes
+            if self.json.is_dir():
+                raise ValueError(f"--json {self.json} is a folder: name a file")
+            check_folder("--json", self.json.parent)
         found = api.evaluate(
             self.path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
             self.best_safe,
@@ -315,17 +330,27 @@ def _train_command(args: Sequence[str]) -> type[Command]:
     named = [b for a, b in itertools.pairwise([*args, ""]) if a == "--algo"]
     named += [a.removeprefix("--algo=") for a in args if a.startswith("--algo=")]
     kind = get_algorithm(named[-1] if named else "scpo")
+    _check_own_settings(kind, args)
+    # tyro would say what is wrong with a setting under a name of its own, in a box: it gets settings
+    # that check nothing, and the real ones are made, and checked, when the command runs.
+    unchecked = type(
+        kind.settings_class.__name__,
+        (kind.settings_class,),
+        {"__post_init__": lambda self: None, "__doc__": kind.settings_class.__doc__},
+    )
 
     def run(self: Any) -> None:
+        own = kind.settings_class(**vars(self.algorithm))
         if self.seeds:
-            api.train_seeds(self.train, self.algorithm, parse_seeds(self.seeds))
+            paths = api.train_seeds(self.train, own, parse_seeds(self.seeds))
         else:
-            api.start(self.train, self.algorithm)
+            paths = [api.start(self.train, own)]
+        _leave_if_stopped(paths[-1])
 
     flat = tyro.conf.OmitArgPrefixes
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("train", Annotated[TrainSettings, flat]),
-        ("algorithm", Annotated[kind.settings_class, flat]),
+        ("algorithm", Annotated[unchecked, flat]),
         ("seeds", Annotated[str, tyro.conf.arg(help=_SEEDS_HELP)], ""),
     ]
     command: type[Command] = dataclasses.make_dataclass("Train", fields, namespace={"run": run})
@@ -334,6 +359,26 @@ def _train_command(args: Sequence[str]) -> type[Command]:
         f"algorithm ({', '.join(ALGORITHMS)}); `statewise train --resume RUN` continues a run."
     )
     return command
+
+
+def _check_own_settings(kind: type[Algorithm], args: Sequence[str]) -> None:
+    """ValueError for an option that only other algorithms have, which says which."""
+    names = {
+        algo: {f.name for f in dataclasses.fields(other.settings_class)}
+        for algo, other in ALGORITHMS.items()
+    }
+    for arg in args:
+        if not arg.startswith("--"):
+            continue
+        option = arg.split("=")[0]
+        name = option.removeprefix("--").replace("-", "_")
+        both = {name, name.removeprefix("no_")}  # of a switch
+        having = [algo for algo, own in names.items() if both & own]
+        if having and kind.name not in having:
+            raise ValueError(
+                f"{kind.name} has no setting {option}: leave it out, or choose an --algo that has it "
+                f"({', '.join(having)})"
+            )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -363,6 +408,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _leave_if_stopped(run: Path) -> None:
+    """End with status 130 if Ctrl-C or SIGTERM stopped the training: a script must not go on."""
+    if not api.finished(run):
+        raise SystemExit(STOPPED_STATUS)
+
+
 def measure_speed(suite: str, num_envs: int, seconds: float) -> float:
     """Environment steps per second, of all worlds together, under random actions."""
     env = make_env(suite, num_envs)
@@ -375,6 +426,17 @@ def measure_speed(suite: str, num_envs: int, seconds: float) -> float:
         step = env.step(act(step))
         count += num_envs
     return count / (time.perf_counter() - started)
+
+
+def _is_path(what: str) -> bool:
+    """Whether `play` is given a path, to a run, and not a suite."""
+    path = Path(what)
+    if path.is_file() or (path / "config.json").exists():
+        return True
+    if what.startswith("gym:"):  # an id may have a slash
+        return False
+    # Runs with `--out .` lie in a folder that is called as their suite.
+    return os.sep in what or (path.is_dir() and what.split("-")[0] not in robot_names())
 
 
 def _policy(name: str, env: VecEnv, seed: int) -> Callable[[Step], Tensor]:

@@ -105,7 +105,10 @@ def evaluation_table(found: Evaluation) -> Table:
         table.add_row(f"{c.name} cost, largest of any step", f"{c.worst_cost:.4f}")
         table.add_row(f"{c.name} cost rate", f"{c.cost_rate:.5f}")
         rate, low, high = (percent(share) for share in (c.rate, c.low, c.high))
-        table.add_row(f"episodes that violate {c.name}", f"{rate} (95 % interval {low} to {high})")
+        above = f" (cost above {found.threshold:g})" if found.threshold else ""
+        table.add_row(
+            f"episodes that violate {c.name}{above}", f"{rate} (95 % interval {low} to {high})"
+        )
     if found.sim_faults:
         table.add_row("[red]simulator faults[/red]", str(found.sim_faults))
     return table

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from synthetic_runs import ENVIRONMENT, learning, write_run
 
 from statewise.cli import main
@@ -452,6 +453,29 @@ def test_a_picture_of_curves_averages_at_the_same_steps(tmp_path: Path) -> None:
     lines = part.read_text().splitlines(keepends=True)
     part.write_text("".join([lines[0], *lines[4:10:5]]))  # epochs 1, 5 and 10, as of an export
     assert drawn([whole, part.parent]) == {"scpo": ([1.0, 5.0, 10.0], [1.0, 5.0, 10.0])}
+
+
+@pytest.mark.parametrize("rate", [0.01, None])  # None: its environment has no cost
+def test_a_picture_of_runs_in_which_no_episode_ended_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: Any, rate: float | None
+) -> None:
+    none = fixed(**{"return": None, "episode_cost": None, "max_cost": None, "cost_rate": rate})
+    run = write_run(tmp_path, epoch=none)
+    assert curves.draw_curves([run], tmp_path / "curves.png").exists()
+    assert "scpo: no episode has ended yet" in caplog.text
+    assert not [w for w in recwarn if "No artists" in str(w.message)]
+
+
+def test_a_picture_of_curves_names_a_run_in_which_no_episode_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[list[str]] = []
+    monkeypatch.setattr(
+        Axes, "legend", lambda axis, **_: named.append(axis.get_legend_handles_labels()[1])
+    )
+    runs = [write_run(tmp_path), write_run(tmp_path, label="new", epoch=fixed(**{"return": None}))]
+    curves.draw_curves(runs, tmp_path / "curves.png")
+    assert named == [["scpo", "new"]]
 
 
 def test_a_run_from_before_a_setting_is_apart(tmp_path: Path) -> None:

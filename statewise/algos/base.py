@@ -65,6 +65,7 @@ class Settings:
     def __post_init__(self) -> None:
         _require(bool(self.hidden) and min(self.hidden, default=0) > 0, "hidden", self.hidden,
                  "give at least one positive width")  # fmt: skip
+        _require(math.isfinite(self.log_std), "log_std", self.log_std, "give a finite number")
         for name in ("gamma", "lam"):
             value = getattr(self, name)
             _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
@@ -86,6 +87,9 @@ class Settings:
             if get_origin(hint) is Literal:
                 value, choices = getattr(self, name), get_args(hint)
                 _require(value in choices, name, repr(value), f"give one of {', '.join(choices)}")
+            elif hint is float:  # a range that is asked about the wrong way round lets nan through
+                value = getattr(self, name)
+                _require(not math.isnan(value), name, value, "give a number")
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,13 @@ def draw_curves(runs: Sequence[Path], out: Path) -> Path:
         axis.grid(alpha=0.3)
         if key != "return":
             axis.set_ylim(bottom=0)
-    axes[0].legend(fontsize=8, loc="lower right")
+    for label, seeds in groups.items():
+        if all(m.get("return") is None for seed in seeds for m in seed):
+            log.warning("%s: no episode has ended yet, so that there is no return to draw", label)
+    # The first panel that names the most: one without values has no names, and would warn.
+    fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
+    if fullest.get_legend_handles_labels()[1]:
+        fullest.legend(fontsize=8, loc="lower right")
     figure.tight_layout()
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=110)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterator, Sequence
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,12 @@ from statewise.training.evaluate import evaluate as evaluate_policy
 from statewise.training.lock import lock_run
 from statewise.training.loop import Training, TrainSettings
 from statewise.training.policy import load_policy
-from statewise.training.run_folder import RunFolder
+from statewise.training.run_folder import RunFolder, check_folder
 from statewise.training.trackers import Tracker, trackers
 from statewise.training.view import View
+
+_WANTED = {bool: "True or False", int: "a whole number", float: "a number", str: "a string"}
+"""What to give for a setting of each type."""
 
 
 def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) -> Path:
@@ -34,6 +39,7 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
     `settings` are fields of `TrainSettings` (seed, steps, num_envs, out, ...) or of the algorithm's
     own settings (cost_limit, target_kl, ...). `statewise train --help` lists and explains them.
     """
+    chosen = _typed(TrainSettings, {"suite": suite, "algo": algo})
     kind = get_algorithm(algo)
     train_names = {f.name for f in dataclasses.fields(TrainSettings)}
     own_names = {f.name for f in dataclasses.fields(kind.settings_class)}
@@ -45,19 +51,47 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
                 f"unknown setting {name!r}. {hint}`statewise train --algo {kind.name} --help` "
                 f"lists all"
             )
-    chosen = {k: v for k, v in settings.items() if k in train_names}
-    if "out" in chosen:  # may be a Path, which config.json could not hold
-        chosen["out"] = os.fspath(chosen["out"])
-    own = {k: v for k, v in settings.items() if k in own_names}
-    if isinstance(own.get("cost_limit"), int | float):
-        own["cost_limit"] = (float(own["cost_limit"]),)
-    train_settings = TrainSettings(suite=suite, algo=algo, **chosen)
-    return start(train_settings, kind.settings_class(**own), quiet)
+    if isinstance(settings.get("out"), os.PathLike):  # which config.json could not hold
+        settings["out"] = os.fspath(settings["out"])
+    chosen |= _typed(TrainSettings, {k: v for k, v in settings.items() if k in train_names})
+    own = _typed(kind.settings_class, {k: v for k, v in settings.items() if k in own_names})
+    return start(TrainSettings(**chosen), kind.settings_class(**own), quiet)
+
+
+def _typed(owner: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as the types of their fields; values of another type raise ValueError.
+
+    One item serves where several may be given.
+    """
+    hints, typed = typing.get_type_hints(owner), dict[str, Any]()
+    for name, value in given.items():
+        several = typing.get_origin(hints[name]) is tuple
+        kind = typing.get_args(hints[name])[0] if several else hints[name]
+        items = value if several and isinstance(value, list | tuple) else (value,)
+        if kind in _WANTED:  # the others are a choice of words, which the settings check
+            items = tuple(_as(kind, item) for item in items)
+            if None in items:
+                wanted = _WANTED[kind] + (", or several in a tuple" if several else "")
+                raise ValueError(f"{name} is {value!r}: give {wanted}")
+        typed[name] = items if several else items[0]
+    return typed
+
+
+def _as(kind: type, value: Any) -> Any:
+    """A value as a bool, int, float or str; None if it is of another type."""
+    if kind in (bool, str):
+        return value if isinstance(value, kind) else None
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    if kind is int and not float(value).is_integer():
+        return None
+    return kind(value)
 
 
 def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False) -> Path:
     """Train from the beginning; the run folder."""
     settings = settings.resolved()
+    check_folder("--out", settings.folder.parent)
     with worlds(settings) as env:
         training = Training.start(settings, algo_settings, env)
         with lock_run(training.folder.path):
@@ -73,6 +107,7 @@ def train_seeds(
     are and interrupted ones continued, if their settings are these.
     """
     settings = settings.resolved()
+    check_folder("--out", settings.folder.parent)
     paths = []
     with worlds(settings) as env:
         for seed in seeds:
@@ -80,7 +115,7 @@ def train_seeds(
             with lock_run(one.folder):
                 training = open_run(one, algo_settings, env)
                 paths.append(go(training, quiet))
-            if not training.finished:  # stopped by Ctrl-C: not on to the next one
+            if not training.finished:  # stopped by Ctrl-C or SIGTERM: not on to the next one
                 break
     Console(quiet=quiet).print(summary_table(paths))
     return paths
@@ -149,6 +184,13 @@ def resume(path: str | Path, quiet: bool = False) -> Path:
         settings, _ = loop.read_config(folder.config())
         with worlds(settings) as env:
             return go(Training.resume(folder.path, env), quiet)
+
+
+def finished(path: Path) -> bool:
+    """Whether a run has all its epochs: it was not stopped before."""
+    folder = RunFolder.open(path)
+    settings, _ = loop.read_config(folder.config())
+    return len(folder.metrics()) >= settings.epochs
 
 
 def evaluate(

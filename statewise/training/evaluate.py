@@ -76,6 +76,11 @@ def evaluate(
     """
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}: ask for at least 1")
+    if not (math.isfinite(threshold) and threshold >= 0):
+        # Nothing is above nan and every cost above -1: either would read as a finding.
+        raise ValueError(
+            f"threshold is {threshold}: costs are never negative; give a finite number, 0 or more"
+        )
     found = run_episodes(algo, env, episodes, seed, sampled)
     steps = int(found.length.sum())
     constraints = []

@@ -20,7 +20,7 @@ import tyro
 
 from statewise.algos import Algorithm, get_algorithm
 from statewise.algos.base import Settings
-from statewise.envs.imports import import_env, import_modules
+from statewise.envs.imports import NO_LIMIT, ImportedEnv, import_env, import_modules
 from statewise.envs.vec_env import make_env
 from statewise.sim.backend import GpuError
 from statewise.training import checkpoint
@@ -56,7 +56,8 @@ class TrainSettings:
     seed: int = 0
     """Decides the networks, the layouts and the noise."""
     steps: int = 0
-    """Environment steps in all; 0: the paper's 6 million (30 million for Ant, Walker, Humanoid)."""
+    """Environment steps in all, rounded to whole epochs; 0: the paper's 6 million (30 million for Ant,
+    Walker, Humanoid)."""
     steps_per_epoch: int = 30_000
     """Environment steps between two updates, rounded to a whole number for each world."""
     num_envs: int = 0
@@ -127,6 +128,11 @@ class TrainSettings:
             raise ValueError(f"seed is {self.seed}: give 0 or more")
         if self.threads < 0:
             raise ValueError(f"threads is {self.threads}: give 0 (all cores) or more")
+        if self.label and (self.label.strip() in ("", ".", "..") or set(self.label) & set("/\\")):
+            raise ValueError(
+                f"the label {self.label!r} is no name of a folder: give one without slashes, such as "
+                f"my-variant; --out says where runs go"
+            )
         if self.wandb and importlib.util.find_spec("wandb") is None:
             raise ValueError("--wandb needs Weights & Biases: pip install 'statewise[wandb]'")
         if self.checkpoint_every < 1 or self.keep_checkpoints < 1:
@@ -201,6 +207,14 @@ class Training:
             "spec": spec,
         }
         training.folder = RunFolder.create(settings.folder, config)
+        limit = training.env.spec.max_episode_steps
+        if isinstance(training.env, ImportedEnv) and limit == NO_LIMIT:
+            log.warning(
+                "%s has no time limit: episodes that do not end by themselves take %d steps, and "
+                "until one ends there is no return to show; register it with max_episode_steps",
+                training.env.name,
+                limit,
+            )
         return training
 
     @classmethod
@@ -322,9 +336,10 @@ class Training:
 
 
 def run(training: Training, report: Callable[[dict[str, Any]], None]) -> bool:
-    """Run all epochs that are left, reporting each; False if Ctrl-C stopped it (and it was saved).
+    """Run all epochs that are left, reporting each; False if Ctrl-C or SIGTERM stopped it (and it was
+    saved).
 
-    The first Ctrl-C lets the epoch finish and saves; the second stops at once.
+    The first of them lets the epoch finish and saves; the second stops at once.
     """
     if training.epoch == 0:
         training.save()  # so that a run killed in its first epochs can be resumed too
@@ -358,14 +373,15 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         log.warning("stopping after this epoch; press Ctrl-C again to stop at once")
 
     try:
-        previous = signal.signal(signal.SIGINT, handler)
+        before = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not in the main thread: nobody presses Ctrl-C there
         yield lambda: False
         return
     try:
         yield lambda: pressed
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 def build_env(settings: TrainSettings) -> Env:

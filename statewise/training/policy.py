@@ -103,8 +103,10 @@ def load_policy(path: str | Path, best_safe: bool = False) -> Policy:
     best_safe: the policy of the run's safest epoch instead of its last checkpoint.
     """
     path = Path(path)
+    if not path.exists():
+        raise RunFolderError(f"there is no {path}: give a run folder, or one of its checkpoints")
     if path.is_file():
-        folder, state = RunFolder.open(path.parent.parent), checkpoint.load(path)
+        folder, state = _run_of(path, best_safe), checkpoint.load(path)
     else:
         folder = RunFolder.open(path)
         folder.check_policy()
@@ -120,6 +122,21 @@ def load_policy(path: str | Path, best_safe: bool = False) -> Policy:
     algo = get_algorithm(settings.algo)(spec, algo_settings, settings.epochs, settings.seed)
     algo.load_policy(state["algo"])
     return Policy(algo, settings)
+
+
+def _run_of(file: Path, best_safe: bool) -> RunFolder:
+    """The run that a checkpoint file belongs to."""
+    path = file.absolute().parent.parent  # within checkpoints/ a name is enough
+    if not (path / "config.json").is_file():
+        raise RunFolderError(
+            f"{file} is not in the checkpoints of a run: give a run folder, or one of its checkpoints"
+        )
+    if best_safe:
+        raise RunFolderError(
+            f"{file} is one policy already: best-safe chooses among those of a run; give the run "
+            f"folder, or leave best-safe out"
+        )
+    return RunFolder.open(path)
 
 
 def _spec(config: dict[str, Any]) -> EnvSpec:

@@ -28,9 +28,11 @@ CONFIG: dict[str, Any] = {"train": {"seed": 0}, "algorithm": {}}
 
 
 def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    settings = SMALL | {"steps": np.int64(1600)}
+    settings = TrainSettings(
+        "Point-Hazard-1", num_envs=8, steps=np.int64(1600), steps_per_epoch=160, out=str(tmp_path)
+    )
     with pytest.raises(TypeError, match="int64 is not JSON serializable"):
-        statewise.train("Point-Hazard-1", out=str(tmp_path), **settings)
+        api.start(settings, get_algorithm("scpo").settings_class(), quiet=True)
     assert not list(tmp_path.iterdir())
 
 

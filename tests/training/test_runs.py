@@ -110,22 +110,33 @@ def test_a_run_killed_at_any_point_and_resumed_equals_one_never_killed(
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
-    long = SMALL | {"steps": 1_000_000, "quiet": False}
-    code = f"import statewise, sys; statewise.train('Point-Hazard-8', out=sys.argv[1], **{long!r})"
+@pytest.mark.parametrize(
+    ("number", "more"), [(signal.SIGINT, ()), (signal.SIGTERM, ("--seeds", "0..1"))]
+)
+def test_ctrl_c_and_sigterm_save_say_how_to_resume_and_end_with_status_130(
+    tmp_path: Path, number: int, more: tuple[str, ...]
+) -> None:
+    small = "--steps 1000000 --steps-per-epoch 160 --num-envs 8 --critic-iterations 3 --threads 1"
+    options = ["--out", str(tmp_path), "--no-tensorboard", *small.split(), *more]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "statewise.cli", "train", "Point-Hazard-8", *options],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     run = tmp_path / "Point-Hazard-8" / "scpo" / "seed-0"
     deadline = time.monotonic() + 60
     while not (run / "metrics.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
+    assert process.returncode == 130
     assert "--resume" in said and "saved" in said
     epoch = metrics(run)[-1]["epoch"]
     assert Training.resume(run).epoch == epoch  # nothing of what was done is lost
+
+
+def test_a_finished_run_that_is_resumed_ends_with_status_0(copy: Path) -> None:
+    assert main(["train", "--resume", str(copy)]) == 0
 
 
 @pytest.fixture

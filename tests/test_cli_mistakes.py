@@ -1,0 +1,187 @@
+"""Mistakes on the command line: each is one line that names what was given, before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import statewise
+from statewise.cli import main
+from statewise.envs.vec_env import VecEnv
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = str(tmp_path_factory.mktemp("runs"))
+    return statewise.train(
+        "Point-Hazard-8", out=out, steps=640, steps_per_epoch=320, num_envs=16, tensorboard=False,
+        quiet=True, hidden=(8,), critic_iterations=3, threads=1,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No environment may be stepped: a mistake is told before."""
+
+    def step(*args: object) -> None:
+        raise AssertionError("an environment was stepped")
+
+    monkeypatch.setattr(VecEnv, "step", step)
+
+
+def mistake(args: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that a wrong command says."""
+    assert main(args) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ") and captured.err.count("\n") == 1
+    return captured.err.removeprefix("error: ")
+
+
+def newest(run: Path) -> Path:
+    return max((run / "checkpoints").glob("epoch-*.ckpt"))
+
+
+@pytest.mark.usefixtures("no_steps")
+@pytest.mark.parametrize("threshold", ["nan", "inf", "-1"])
+def test_a_threshold_that_finds_nothing_or_everything_is_refused(
+    threshold: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = mistake(["evaluate", str(run), "--threshold", threshold], capsys)
+    assert told.startswith(f"threshold is {float(threshold)}: ") and "0 or more" in told
+    with pytest.raises(ValueError, match="give a finite number, 0 or more"):
+        statewise.evaluate(run, threshold=float(threshold))
+
+
+def test_the_table_of_an_evaluation_says_its_threshold_unless_it_is_0(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate = ["evaluate", str(run), "--episodes", "1"]
+    assert main([*evaluate, "--threshold", "0.1"]) == 0
+    assert "episodes that violate hazard (cost above 0.1)" in capsys.readouterr().out
+    assert main(evaluate) == 0
+    out = capsys.readouterr().out
+    assert "episodes that violate hazard " in out and "above" not in out
+
+
+def test_play_takes_a_checkpoint_file_as_evaluate_does(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = ["--seconds", "0.1", "--no-speed"]
+    assert main(["play", str(newest(run)), *play]) == 0
+    assert "Point-Hazard-8" in capsys.readouterr().out
+    monkeypatch.chdir(run / "checkpoints")  # where its bare name is enough
+    assert main(["play", newest(run).name, *play]) == 0
+    assert main(["evaluate", newest(run).name, "--episodes", "1"]) == 0
+
+
+@pytest.mark.parametrize("command", ["play", "evaluate"])
+def test_a_path_that_is_not_there_is_said_to_be_missing(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = mistake([command, "runs/typo/seed-0"], capsys)
+    assert told.startswith("there is no runs/typo/seed-0: give a run folder")
+
+
+def test_play_takes_a_folder_for_a_path_unless_it_is_called_as_a_suite(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("elsewhere", "Point-Hazard-1"):
+        Path(name).mkdir()
+    assert mistake(["play", "elsewhere"], capsys).startswith("elsewhere is not a run")
+    # Training with `--out .` makes such a folder, and the suite can still be played.
+    assert main(["play", "Point-Hazard-1", "--seconds", "0.1", "--no-speed"]) == 0
+
+
+def test_play_takes_an_id_with_a_slash_for_no_path(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "is not ours to draw" in mistake(["play", "gym:mine/Walk-v0"], capsys)
+
+
+@pytest.mark.usefixtures("no_steps")
+def test_options_that_would_do_nothing_are_refused(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(newest(run))
+    for policy in ("zero", "random"):
+        told = mistake(["play", str(run), "--policy", policy], capsys)
+        assert told.startswith("--policy is for suites") and str(run) in told
+    told = mistake(["play", "Point-Hazard-8", "--best-safe"], capsys)
+    assert told.startswith("--best-safe is for runs, and Point-Hazard-8 is none")
+    for command in ("play", "evaluate"):
+        told = mistake([command, file, "--best-safe"], capsys)
+        assert told.startswith(f"{file} is one policy already")
+    with pytest.raises(ValueError, match="is one policy already"):
+        statewise.load_policy(file, best_safe=True)
+
+
+@pytest.mark.parametrize("command", ["play", "evaluate"])
+def test_a_file_that_is_no_checkpoint_is_named_as_it_was_given(
+    command: str,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("afile").touch()
+    for given in ("afile", str(run / "config.json")):
+        told = mistake([command, given], capsys)
+        assert told.startswith(f"{given} is not in the checkpoints of a run: give a run folder")
+
+
+@pytest.mark.usefixtures("no_steps")
+def test_a_place_where_no_numbers_can_be_written_is_told_before_the_episodes(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = mistake(["evaluate", str(run), "--json", str(tmp_path)], capsys)
+    assert told == f"--json {tmp_path} is a folder: name a file\n"
+    (tmp_path / "file").touch()
+    told = mistake(["evaluate", str(run), "--json", str(tmp_path / "file" / "x.json")], capsys)
+    assert f"{tmp_path / 'file'} is not a folder" in told
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--cost-limit", "-1"], "cost_limit is (-1.0,): costs are never negative"),
+        (["--algo", "trpo", "--gamma", "2"], "gamma is 2.0: give a number from 0 to 1"),
+        (["--hidden", "0", "--seeds", "0,1"], "hidden is (0,): give at least one positive width"),
+    ],
+)
+def test_a_wrong_setting_of_an_algorithm_is_one_line_without_names_of_the_parser(
+    args: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = mistake(["train", "Point-Hazard-8", "--out", str(tmp_path / "runs"), *args], capsys)
+    assert told.startswith(message)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--algo", "trpo", "--cost-limit", "0.1"], "trpo has no setting --cost-limit: "),
+        (["--algo=trpo", "--cost_limit=0.1"], "trpo has no setting --cost_limit: "),
+        (["--algo", "cpo", "--no-policy-sees-maximum"],
+         "cpo has no setting --no-policy-sees-maximum: "),
+    ],
+)  # fmt: skip
+def test_a_setting_of_other_algorithms_is_told_with_those_that_have_it(
+    args: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = mistake(["train", "Point-Hazard-8", *args], capsys)
+    assert told.startswith(message) and "choose an --algo that has it (scpo" in told
+
+
+def test_settings_of_the_command_line_reach_the_run(tmp_path: Path) -> None:
+    """They are parsed without checks and made anew: none may be lost."""
+    args = ["--algo", "cpo", "--steps", "320", "--steps-per-epoch", "320", "--num-envs", "16",
+            "--no-tensorboard", "--hidden", "8", "--critic-iterations", "3", "--threads", "1",
+            "--cost-limit", "0.25", "--gamma", "0.9", "--out", str(tmp_path)]  # fmt: skip
+    assert main(["train", "Point-Hazard-1", *args]) == 0
+    algo = statewise.load_policy(tmp_path / "Point-Hazard-1" / "cpo" / "seed-0").algo
+    expected = type(algo).settings_class(
+        hidden=(8,), critic_iterations=3, cost_limit=(0.25,), gamma=0.9
+    )
+    assert algo.settings == expected and type(algo.settings) is type(expected)
