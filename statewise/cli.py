@@ -305,6 +305,7 @@ class Demo:
     def run(self) -> None:
         out = self.out / time.strftime("%Y%m%d-%H%M%S")
         run = api.train("Point-Hazard-8", steps=self.steps, out=str(out))
+        _leave_if_stopped(run)
         Evaluate(run, episodes=500, json=out / "evaluation.json").run()
         Plot((run,), out / "curves.png").run()
         Play(str(run), video=out / "policy.mp4", seconds=10, speed=False).run()

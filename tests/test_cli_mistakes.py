@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from synthetic_runs import write_run
 
 import statewise
 from statewise.cli import main
 from statewise.envs.vec_env import VecEnv
+from statewise.training import api
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +187,16 @@ def test_settings_of_the_command_line_reach_the_run(tmp_path: Path) -> None:
         hidden=(8,), critic_iterations=3, cost_limit=(0.25,), gamma=0.9
     )
     assert algo.settings == expected and type(algo.settings) is type(expected)
+
+
+def test_a_demo_that_is_stopped_in_its_training_goes_no_further(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stopped(suite: str, steps: int, out: str) -> Path:
+        return write_run(Path(out), epochs=4, done=3)
+
+    monkeypatch.setattr(api, "train", stopped)
+    with pytest.raises(SystemExit) as left:
+        main(["demo", "--out", str(tmp_path)])
+    assert left.value.code == 130
+    assert not list(tmp_path.rglob("evaluation.json"))
