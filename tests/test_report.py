@@ -252,6 +252,12 @@ def test_a_suite_that_reproduces_has_no_failure(tmp_path: Path) -> None:
     assert set(verdicts(tmp_path).values()) == {True}
 
 
+def test_a_share_that_is_not_reached_is_not_rounded_up_to_it(tmp_path: Path) -> None:
+    trpo = {"return": 2.6, "episode_cost": 0.2, "cost_rate": 0.0021, "max_cost": 0.04}
+    pair(tmp_path, trpo | {"return": 2.46999}, trpo)
+    assert "SCPO loses TRPO's return: 2.47 against 2.60 (94.9 %)." in said(tmp_path)
+
+
 def test_what_does_not_reproduce_is_said(tmp_path: Path) -> None:
     trpo = {"return": 2.58, "episode_cost": 0.2, "cost_rate": 0.0021, "max_cost": 0.04}
     pair(

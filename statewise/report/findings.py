@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -196,9 +197,8 @@ def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
         )
     share = ours / base
     words = "keeps" if share >= RETURN_SHARE else "loses"
-    text = (
-        f"SCPO {words} TRPO's return: {number(ours)} against {number(base)} ({100 * share:.1f} %)."
-    )
+    percent = math.floor(1000 * share) / 10  # not rounded up to a share that is not reached
+    text = f"SCPO {words} TRPO's return: {number(ours)} against {number(base)} ({percent:.1f} %)."
     return Check("return_kept", share >= RETURN_SHARE, text)
 
 
