@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from statewise.report.data import settings_in
+from statewise.report.groups import differing, suffix
 from statewise.training.run_folder import RunFolder
 
 log = logging.getLogger("statewise")
@@ -24,7 +25,7 @@ PANELS = {
     "max_cost": "largest cost of an episode",
     "cost_rate": "cost rate since the start",
 }
-Settings = dict[str, Any]
+Settings = dict[str, dict[str, Any]]
 Metrics = list[dict[str, Any]]
 Groups = dict[str, list[Metrics]]
 
@@ -75,8 +76,7 @@ def _read(runs: Sequence[Path]) -> Groups:
         config, metrics = folder.config(), folder.metrics()
         if not metrics:
             raise ValueError(f"the run {path} has no finished epoch to draw yet")
-        settings = {k: v for part in settings_in(config).values() for k, v in part.items()}
-        found.append((folder.label(), config["train"]["suite"], settings, metrics))
+        found.append((folder.label(), config["train"]["suite"], settings_in(config), metrics))
     several = len({suite for _, suite, _, _ in found}) > 1
     named: dict[str, list[tuple[Settings, Metrics]]] = {}
     for label, suite, settings, metrics in found:
@@ -84,18 +84,12 @@ def _read(runs: Sequence[Path]) -> Groups:
         named.setdefault(name, []).append((settings, metrics))
     groups: Groups = {}
     for name, members in named.items():
-        differing = _differing([settings for settings, _ in members])
-        if differing:
-            log.warning("runs named %s differ in %s: drawn apart", name, ", ".join(differing))
+        apart = differing([settings for settings, _ in members])
+        if apart:
+            log.warning("runs named %s differ in %s: drawn apart", name, ", ".join(apart))
         for settings, metrics in members:
-            which = ", ".join(f"{key}={settings.get(key)}" for key in differing)
-            groups.setdefault(f"{name} · {which}" if which else name, []).append(metrics)
+            groups.setdefault(name + suffix(settings, apart), []).append(metrics)
     return groups
-
-
-def _differing(kinds: Sequence[Settings]) -> list[str]:
-    names = dict.fromkeys(name for settings in kinds for name in settings)
-    return [n for n in names if any(s.get(n) != kinds[0].get(n) for s in kinds)]
 
 
 def _curve(axis: Any, seeds: list[Metrics], key: str, label: str, colour: str) -> None:

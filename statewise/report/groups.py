@@ -107,8 +107,8 @@ def group_runs(runs: Sequence[RunData]) -> list[Group]:
         by_label.setdefault((run.suite, run.label), {}).setdefault(key, []).append(run)
     groups = []
     for (suite, label), kinds in by_label.items():
-        differing = _differing([json.loads(key) for key in kinds])
-        found = [_group(suite, label, members, differing) for members in kinds.values()]
+        apart = differing([json.loads(key) for key in kinds])
+        found = [_group(suite, label, members, apart) for members in kinds.values()]
         groups += _with_one_main(found)
     return sorted(groups, key=_order)
 
@@ -158,26 +158,34 @@ def _changed(run: RunData) -> dict[str, Any]:
     return kept | {k: v for k, v in given["own"].items() if k not in own or own[k] != v}
 
 
-def _differing(kinds: list[dict[str, dict[str, Any]]]) -> list[str]:
-    """Names of the settings in which some sets of settings differ."""
-    flat = [{k: v for part in kind.values() for k, v in part.items()} for kind in kinds]
+def differing(kinds: Sequence[dict[str, dict[str, Any]]]) -> list[str]:
+    """Names of the settings in which some sets of settings (of `settings_in`) differ."""
+    flat = [_flat(kind) for kind in kinds]
     names = list(dict.fromkeys(name for settings in flat for name in settings))
     return [n for n in names if any(s.get(n) != flat[0].get(n) for s in flat)]
 
 
-def _group(suite: str, label: str, runs: list[RunData], differing: list[str]) -> Group:
+def suffix(settings: dict[str, dict[str, Any]], names: Sequence[str]) -> str:
+    """What a name is followed by where several sets of settings have it; nothing without `names`."""
+    flat = _flat(settings)
+    values = ", ".join(f"{n}={_text(flat.get(n))}" for n in names)
+    return f" · {values}" if values else ""
+
+
+def _flat(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {k: v for part in settings.values() for k, v in part.items()}
+
+
+def _group(suite: str, label: str, runs: list[RunData], apart: list[str]) -> Group:
     first = runs[0]
     settings = settings_of(first)
     task = {k: v for k, v in settings["train"].items() if k != "device"}
-    flat = {k: v for part in settings.values() for k, v in part.items()}
     name = NAMES.get(label, label) if label == first.algo else label
-    if differing:
-        name += " · " + ", ".join(f"{n}={_text(flat.get(n))}" for n in differing)
     return Group(
         suite=suite,
         label=label,
         algo=first.algo,
-        name=name,
+        name=name + suffix(settings, apart),
         main=label == first.algo,
         changed=_changed(first),
         task=json.dumps(task, sort_keys=True),
