@@ -1,5 +1,11 @@
 """Reinforcement learning for robots that must be safe at every step."""
 
+import os
+
+# Before torch is loaded: beside other work its threads should sleep at a barrier, not spin at it for
+# one that does not run, which takes ten times as long (docs/speed.md).
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.envs.gymnasium import register_suites
 from statewise.envs.imports import ImportedEnv, import_env

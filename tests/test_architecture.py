@@ -1,8 +1,13 @@
 """The plan of the house: imports point one way, and simulators stay in one place."""
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 PACKAGE = Path(__file__).parent.parent / "statewise"
 LAYERS = [
@@ -70,3 +75,24 @@ def test_nothing_catches_every_exception() -> None:
                 if names in ("everything", "Exception", "BaseException"):
                     wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
     assert not wrong, wrong
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(None, "passive"), ("active", "active")])
+def test_torch_is_loaded_with_threads_that_sleep_unless_told_otherwise(
+    given: str | None, wanted: str
+) -> None:
+    watch = """
+import os, sys
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            print("torch finds", os.environ.get("OMP_WAIT_POLICY"))
+sys.meta_path.insert(0, Watch())
+import statewise
+"""
+    env = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
+    env |= {"OMP_WAIT_POLICY": given} if given else {}
+    done = subprocess.run(
+        [sys.executable, "-c", watch], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[0] == f"torch finds {wanted}"
