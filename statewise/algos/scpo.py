@@ -18,7 +18,7 @@ from torch import Tensor
 
 from statewise.algos.base import Algorithm, CostSettings, Metrics
 from statewise.algos.estimates import Batch, CostSignal
-from statewise.algos.evidence import Evidence
+from statewise.algos.evidence import Epoch, Evidence
 from statewise.algos.steps import (
     Reliability,
     constrained_step,
@@ -44,8 +44,8 @@ class ScpoSettings(CostSettings):
     ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
     enough_costs: int = 10
     """Rises of the maximum in a batch that are enough to trust it. With fewer, `cost_lam` is smaller in
-    proportion, which relies on V_D, and V_D is fitted to as many of the last epochs as hold that many
-    (at most eight, with `subsample` "none"). 0 trusts every batch, as the paper does."""
+    proportion, which relies on V_D; and V_D is fitted to as many of the last epochs as hold four times as
+    many (at most 32, with `subsample` "none"). 0 trusts every batch, as the paper does."""
     cost_critic_lr: float = 3e-4
     """Learning rate of V_D, lower than that of V: the few costs of a batch are soon learned by heart."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
@@ -200,15 +200,24 @@ class Scpo(Algorithm):
         """Fit V to the batch, and V_D to the last epochs that hold enough costs."""
         if not self.settings.enough_costs:
             return super().fit_critics(batch)
-        epochs = self.evidence.remember(batch.inputs, batch.cost_target.clone())
-        if len(epochs) == 1:
-            return super().fit_critics(batch)
+        epochs = self.evidence.gather(batch.inputs, batch.cost_target)
+        metrics = self.fit_to(epochs, batch) if len(epochs) > 1 else super().fit_critics(batch)
+        self.evidence.remember(epochs, batch.positive, self.generator)
+        return metrics
+
+    def fit_to(self, epochs: list[Epoch], batch: Batch) -> Metrics:
+        """Fit V to the batch, and V_D to epochs, of which the batch is the last."""
         rows = torch.arange(sum(len(epoch.inputs) for epoch in epochs), device=self.device)
         if self.settings.critic_batch:
             # What a GPU records has to keep its shape: the rest is never drawn.
-            epochs = epochs + [epochs[-1]] * (self.evidence.MOST - len(epochs))
+            epochs = epochs + [epochs[0]] * (self.evidence.MOST - len(epochs))
+        inputs, target, weight = (
+            torch.cat([getattr(epoch, name) for epoch in epochs])
+            for name in ("inputs", "target", "weight")
+        )
         return self.fit_value(batch) | self.fit(
-            torch.cat([epoch.inputs for epoch in epochs]),
-            {"cost_value": torch.cat([epoch.target for epoch in epochs])},
+            inputs,
+            {"cost_value": target},
             pools=(rows,),
+            weights=weight / weight[rows].mean(),
         )

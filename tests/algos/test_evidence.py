@@ -8,7 +8,7 @@ import torch
 from line_env import LineEnv
 
 from statewise.algos.estimates import estimate
-from statewise.algos.evidence import Evidence
+from statewise.algos.evidence import Epoch, Evidence
 from statewise.algos.scpo import Scpo, ScpoSettings
 from statewise.training.collect import Collector
 from statewise.types import Rollout
@@ -83,40 +83,83 @@ def test_when_costs_cease_the_critic_is_relied_on_first_and_the_batch_in_the_end
     assert lam[-1] > 0.79
 
 
-def test_the_last_epochs_that_hold_enough_rises_of_every_maximum_are_kept() -> None:
+def keep(evidence: Evidence, rises: list[float], value: float = 0.0, rows: int = 16) -> list[Epoch]:
+    """What is gathered with a batch of so many rises; it is remembered then."""
+    evidence.latest = torch.tensor(rises)
+    epochs = evidence.gather(torch.full((rows, 2), value), torch.zeros(rows, len(rises)))
+    evidence.remember(epochs, torch.zeros(rows, dtype=torch.bool), torch.Generator())
+    return epochs
+
+
+def test_the_last_epochs_that_hold_four_times_enough_rises_of_every_maximum_are_gathered() -> None:
     evidence = Evidence(2, 10)
-    kept = []
-    for rises in ([4.0, 20.0], [4.0, 20.0], [4.0, 20.0], [10.0, 20.0], [30.0, 0.0]):
-        evidence.latest = torch.tensor(rises)
-        kept.append(len(evidence.remember(torch.zeros(3, 2), torch.zeros(3, 2))))
-    assert kept == [1, 2, 3, 1, 2]
+    batches = ([16.0, 80.0], [16.0, 80.0], [16.0, 80.0], [40.0, 80.0], [120.0, 0.0])
+    assert [len(keep(evidence, rises)) for rises in batches] == [1, 2, 3, 1, 2]
 
 
-def test_no_more_than_eight_epochs_are_kept_and_the_newest_is() -> None:
+def test_no_more_than_32_epochs_are_gathered_and_the_newest_is_one() -> None:
     evidence = Evidence(1, 10)
-    for i in range(12):
-        epochs = evidence.remember(torch.full((3, 2), float(i)), torch.zeros(3, 1))
-    assert [float(epoch.inputs[0, 0]) for epoch in epochs] == list(range(4, 12))
+    for i in range(40):
+        epochs = keep(evidence, [1.0], float(i))
+    assert [float(epoch.inputs[0, 0]) for epoch in epochs] == list(range(8, 40))
 
 
-def test_the_critic_of_the_cost_is_fitted_to_all_that_is_kept(
+def test_where_a_maximum_has_not_risen_for_long_nothing_is_looked_for_further_back() -> None:
+    evidence = Evidence(2, 10)
+    batches = [[3.0, 80.0]] + [[0.0, 80.0]] * Evidence.LONG
+    gathered = [len(keep(evidence, rises)) for rises in batches]
+    assert gathered == [*range(1, Evidence.LONG + 1), 1]
+
+
+def test_an_epoch_is_remembered_by_its_rows_with_a_cost_ahead_and_some_that_stand_for_the_rest() -> (
+    None
+):
+    rows, positive = 800, 30
+    evidence, generator = Evidence(1, 10), torch.Generator().manual_seed(0)
+    target = (torch.arange(rows) < positive).float()[:, None]
+    epochs = evidence.gather(torch.arange(rows).float()[:, None], target)
+    assert len(epochs[0].inputs) == rows
+    assert epochs[0].weight.unique().tolist() == [1.0]
+    evidence.remember(epochs, target[:, 0] > 0, generator)
+    (thin,) = evidence.epochs
+    assert len(thin.inputs) == len(thin.inputs.unique()) == rows / evidence.SHARE
+    assert int(thin.target.sum()) == positive
+    assert float(thin.weight.sum()) == pytest.approx(rows)
+    assert float((thin.weight * thin.target[:, 0]).sum()) == pytest.approx(positive)
+
+
+@pytest.mark.parametrize("positive", [0, 1, 60, 799, 800])
+def test_however_many_rows_have_a_cost_ahead_as_many_are_remembered(positive: int) -> None:
+    evidence, generator = Evidence(1, 10), torch.Generator().manual_seed(0)
+    epochs = evidence.gather(torch.zeros(800, 2), torch.zeros(800, 1))
+    evidence.remember(epochs, torch.arange(800) < positive, generator)
+    assert len(evidence.epochs[0].inputs) == 100
+    assert float(evidence.epochs[0].weight.sum()) == pytest.approx(800)
+
+
+def test_the_critic_of_the_cost_is_fitted_to_all_that_is_gathered_as_if_nothing_were_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     algo, collector = make(enough_costs=10**6)
-    fitted: list[tuple[str, int]] = []
+    fitted: list[tuple[str, int, float]] = []
     fit = algo.fit
 
     def watch(inputs: torch.Tensor, targets: Any, pools: Any = (), weights: Any = None) -> Any:
         rows = pools[0] if pools else torch.arange(len(inputs))
-        fitted.extend((name, len(torch.unique(inputs[rows], dim=0))) for name in targets)
+        weight = float(weights[rows].mean()) if weights is not None else 1.0
+        fitted.extend((name, len(rows), weight) for name in targets)
         return fit(inputs, targets, pools, weights)
 
     monkeypatch.setattr(algo, "fit", watch)
-    metrics = [algo.update(collector.collect(16)[0]) for _ in range(3)]
+    batches = [collector.collect(16)[0] for _ in range(3)]
+    metrics = [algo.update(batch) for batch in batches]
     assert [m["cost_epochs"] for m in metrics] == [1.0, 2.0, 3.0]
-    one, two, three = (n for name, n in fitted if name == "cost_value")
-    assert one < two < three
-    assert max(n for name, n in fitted if name == "value") < two
+    rows = batches[0].reward.numel()
+    assert [n for name, n, _ in fitted if name == "value"] == [rows] * 3
+    assert [n for name, n, _ in fitted if name == "cost_value"] == [
+        rows + k * (rows // Evidence.SHARE) for k in range(3)
+    ]
+    assert all(weight == pytest.approx(1.0) for _, _, weight in fitted)
 
 
 def test_enough_zero_trusts_every_batch() -> None:
