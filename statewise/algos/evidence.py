@@ -25,6 +25,18 @@ class Epoch:
     """[m] how often a maximum rose"""
 
 
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """What a batch saw of the maxima."""
+
+    rises: Tensor
+    """[m] how often each rose"""
+    seen: Tensor
+    """[m] by how much in all"""
+    episodes: float
+    """How many episodes the batch is worth"""
+
+
 class Evidence:
     """How often the maxima rise in a batch, and the last epochs that together hold enough rises.
 
@@ -32,6 +44,8 @@ class Evidence:
     into a hazard is one piece of evidence, however long it takes.
     """
 
+    RECENT = 8
+    """Epochs that count as lately at most."""
     FIT = 4.0
     """Times `enough`: rises that a critic is fitted to."""
     MOST = 32
@@ -53,14 +67,19 @@ class Evidence:
         """[m] in a batch, smoothed over epochs"""
         self.latest = torch.zeros_like(self.rises)
         """[m] in the latest batch"""
+        self.seen = torch.zeros_like(self.rises)
+        """[m] by how much they rose there"""
+        self.tallies: list[Tally] = []
+        """The newest last."""
         self.epochs: list[Epoch] = []
         """The newest last."""
 
     def count(self, rollout: Rollout) -> None:
-        """Take in how often the maxima of a rollout rose."""
+        """Take in how often, and by how much, the maxima of a rollout rose."""
         up = rollout.increment > 0
         went_on = up[1:] & up[:-1] & ~rollout.ended[:-1, :, None]
         self.latest = (up.sum(dim=(0, 1)) - went_on.sum(dim=(0, 1))).double().cpu()
+        self.seen = rollout.increment.sum(dim=(0, 1)).double().cpu()
         self.rises = self.SMOOTHING * self.rises + (1 - self.SMOOTHING) * self.latest
 
     @property
@@ -74,6 +93,21 @@ class Evidence:
             return torch.ones_like(self.rises)
         few, none = self.rises / self.enough, 1.0 - self.rises / self.NONE
         return torch.maximum(few, none).clamp(max=1.0)
+
+    def lately(self, episodes: float) -> Tensor:
+        """[m] the rise of an episode over the last epochs that hold enough of them.
+
+        episodes: How many the latest batch is worth.
+        """
+        if not self.enough:
+            return torch.zeros_like(self.rises)
+        self.tallies = [*self.tallies, Tally(self.latest, self.seen, episodes)][-self.RECENT :]
+        rises, seen, count = (torch.zeros_like(self.rises) for _ in range(3))
+        for tally in reversed(self.tallies):
+            few = rises < self.enough
+            rises, seen = rises + few * tally.rises, seen + few * tally.seen
+            count += few * tally.episodes
+        return seen / count
 
     def gather(self, inputs: Tensor, target: Tensor) -> list[Epoch]:
         """The latest batch, and before it the last epochs that together hold enough rises of all.
@@ -100,10 +134,18 @@ class Evidence:
         self.epochs = [*epochs[:-1], thin]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rises": self.rises, "epochs": [vars(epoch) for epoch in self.epochs]}
+        return {
+            "rises": self.rises,
+            "tallies": [vars(tally) for tally in self.tallies],
+            "epochs": [vars(epoch) for epoch in self.epochs],
+        }
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
         self.rises = state["rises"].cpu()
+        self.tallies = [
+            Tally(t["rises"].cpu(), t["seen"].cpu(), t["episodes"])
+            for t in state.get("tallies", ())
+        ]
         self.epochs = [
             Epoch(
                 e["inputs"].to(device),

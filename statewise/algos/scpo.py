@@ -20,6 +20,7 @@ from statewise.algos.base import Algorithm, CostSettings, Metrics
 from statewise.algos.estimates import Batch, CostSignal
 from statewise.algos.evidence import Epoch, Evidence
 from statewise.algos.steps import (
+    STILL,
     Reliability,
     constrained_step,
     cost_surrogates,
@@ -44,8 +45,9 @@ class ScpoSettings(CostSettings):
     ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
     enough_costs: int = 10
     """Rises of the maximum in a batch that are enough to trust it. With fewer, `cost_lam` is smaller in
-    proportion, which relies on V_D; and V_D is fitted to as many of the last epochs as hold four times as
-    many (at most 32, with `subsample` "none"). 0 trusts every batch, as the paper does."""
+    proportion, which relies on V_D; a step may not raise the cost if the last epochs that hold as many
+    (at most 8) cost something; and V_D is fitted to as many of them as hold four times as many (at most
+    32, with `subsample` "none"). 0 trusts every batch, as the paper does."""
     cost_critic_lr: float = 3e-4
     """Learning rate of V_D, lower than that of V: the few costs of a batch are soon learned by heart."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
@@ -135,6 +137,7 @@ class Scpo(Algorithm):
         s = self.settings
         bound = self.bound(batch, self.target_kl)
         violation = batch.J - s.limits(self.spec.num_costs) + s.bound_coefficient * bound
+        violation = torch.maximum(violation, self.not_forgotten(batch))
         step = constrained_step(
             self,
             batch,
@@ -147,6 +150,17 @@ class Scpo(Algorithm):
             reliability=self.reliability if s.reliable else None,
         )
         return step | self.predict(batch, step) | self.fit_critics(batch) | self.trusted()
+
+    def not_forgotten(self, batch: Batch) -> Tensor:
+        """[m] the violation that was seen lately, up to where a step may not raise the cost.
+
+        A policy that costs something in every other batch is not safe in the others: a step on one of
+        those need not lower the cost, but does not give back what was gained either.
+        """
+        s = self.settings
+        ceiling = torch.tensor([c or 1.0 for c in self.spec.cost_ceiling], dtype=torch.float64)
+        seen = self.evidence.lately(batch.episodes) - s.limits(self.spec.num_costs)
+        return torch.minimum(seen, STILL * s.tolerance * ceiling)
 
     def bound(self, batch: Batch, kl: float) -> Tensor:
         """[m] the most by which J_D can exceed its first-order prediction (corrected form)."""

@@ -240,6 +240,9 @@ def _plan_metrics(
 ROOM = 3.0
 """How often the part of a tolerance that is not used up counts as room."""
 
+STILL = ROOM / (1.0 + ROOM)
+"""Share of a tolerance at which a step may not raise the cost, and need not lower it."""
+
 
 def within(violation: Sequence[float], tolerance: np.ndarray) -> np.ndarray:
     """c `[m]` as the step sees it: less room where a part of a tolerance `[m]` is not used up.

@@ -30,7 +30,7 @@ def rollout(maxima: list[list[float]], ended: Sequence[int] = ()) -> Rollout:
     after = torch.tensor(maxima).T
     ends = torch.zeros(steps, 1, dtype=torch.bool)
     ends[list(ended)] = True
-    fields = {name: x[:, :1] for name, x in vars(given).items()}
+    fields = {name: x[:, :1].contiguous() for name, x in vars(given).items()}
     starts = torch.cat([ends[:1] & False, ends[:-1]])
     return Rollout(**fields | {
         "cost_max_before": torch.where(starts, 0.0, after[:-1])[:, None],
@@ -81,6 +81,52 @@ def test_when_costs_cease_the_critic_is_relied_on_first_and_the_batch_in_the_end
     assert lam[0] == pytest.approx(0.8)
     assert min(lam) < 0.02
     assert lam[-1] > 0.79
+
+
+def lately(evidence: Evidence, rises: list[float], seen: list[float]) -> list[float]:
+    """After a batch of ten episodes in which the maxima rose so often, by so much in all."""
+    evidence.latest, evidence.seen = (torch.tensor(x, dtype=torch.float64) for x in (rises, seen))
+    return evidence.lately(10.0).tolist()
+
+
+def test_a_cost_counts_as_seen_lately_for_some_epochs() -> None:
+    evidence = Evidence(1, 10)
+    assert lately(evidence, [3], [3.0]) == [pytest.approx(0.3)]
+    assert lately(evidence, [0], [0.0]) == [pytest.approx(3 / 20)]
+    for _ in range(Evidence.RECENT - 2):
+        assert lately(evidence, [0], [0.0])[0] > 0.0
+    assert lately(evidence, [0], [0.0]) == [0.0]
+
+
+def test_lately_goes_back_no_further_than_it_takes_to_see_enough_of_each_maximum() -> None:
+    evidence = Evidence(2, 10)
+    lately(evidence, [90, 90], [90.0, 90.0])
+    lately(evidence, [6, 0], [6.0, 0.0])
+    assert lately(evidence, [5, 12], [5.0, 12.0]) == pytest.approx([11 / 20, 1.2])
+
+
+def test_a_batch_without_costs_does_not_make_a_policy_safe_that_cost_something_lately() -> None:
+    algo, _ = make(tolerance=0.1)
+    algo.update(rollout([[0.0, 0, 0, 0, 6, 6, 6, 6, 6]]))
+    metrics = algo.update(rollout([[0.0] * 9]))
+    (ceiling,) = algo.spec.cost_ceiling
+    assert metrics["J_edge0"] < metrics["c_edge0"]
+    assert metrics["c_edge0"] == pytest.approx(0.75 * algo.settings.tolerance * (ceiling or 1.0))
+    assert metrics["c_asked_edge0"] == pytest.approx(0.0, abs=1e-12)  # not to raise it is enough
+
+
+def test_what_was_seen_lately_adds_nothing_to_a_batch_that_costs_more_or_to_a_limit_that_is_kept() -> (
+    None
+):
+    algo, _ = make()
+    algo.update(rollout([[0.0, 0, 0, 0, 6, 6, 6, 6, 6]]))
+    metrics = algo.update(rollout([[0.0, 0, 0, 0, 2, 2, 2, 2, 2]]))
+    assert metrics["c_edge0"] == pytest.approx(metrics["J_edge0"])
+    algo, _ = make(cost_limit=(50.0,))
+    before = algo.update(rollout([[0.0, 0, 0, 0, 6, 6, 6, 6, 6]]))["estimated_episodes"]
+    metrics = algo.update(rollout([[0.0] * 9]))
+    seen = 6.0 / (before + metrics["estimated_episodes"])
+    assert metrics["c_edge0"] == pytest.approx(seen - 50.0)
 
 
 def keep(evidence: Evidence, rises: list[float], value: float = 0.0, rows: int = 16) -> list[Epoch]:
@@ -167,6 +213,8 @@ def test_enough_zero_trusts_every_batch() -> None:
     for _ in range(3):
         metrics = algo.update(collector.collect(16)[0])
     assert metrics["cost_epochs"] == 1.0
+    assert metrics["c_edge0"] == pytest.approx(metrics["J_edge0"])
+    assert not algo.state_dict()["extra"]["evidence"]["tallies"]
     assert not algo.state_dict()["extra"]["evidence"]["epochs"]  # nothing is kept for nobody
     assert metrics["cost_lam_edge0"] == pytest.approx(algo.settings.cost_lam)
 
