@@ -94,20 +94,20 @@ class Evidence:
         few, none = self.rises / self.enough, 1.0 - self.rises / self.NONE
         return torch.maximum(few, none).clamp(max=1.0)
 
-    def lately(self, episodes: float) -> Tensor:
-        """[m] the rise of an episode over the last epochs that hold enough of them.
+    def tally(self, episodes: float) -> None:
+        """Take in how many episodes the latest batch is worth."""
+        if self.enough:
+            self.tallies = [*self.tallies, Tally(self.latest, self.seen, episodes)][-self.RECENT :]
 
-        episodes: How many the latest batch is worth.
-        """
-        if not self.enough:
-            return torch.zeros_like(self.rises)
-        self.tallies = [*self.tallies, Tally(self.latest, self.seen, episodes)][-self.RECENT :]
+    @property
+    def lately(self) -> Tensor:
+        """[m] the rise of an episode over the last epochs that hold enough of them; 0 before any."""
         rises, seen, count = (torch.zeros_like(self.rises) for _ in range(3))
         for tally in reversed(self.tallies):
             few = rises < self.enough
             rises, seen = rises + few * tally.rises, seen + few * tally.seen
             count += few * tally.episodes
-        return seen / count
+        return seen / count.clamp(min=1e-12)
 
     def gather(self, inputs: Tensor, target: Tensor) -> list[Epoch]:
         """The latest batch, and before it the last epochs that together hold enough rises of all.

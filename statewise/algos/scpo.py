@@ -137,7 +137,8 @@ class Scpo(Algorithm):
         s = self.settings
         bound = self.bound(batch, self.target_kl)
         violation = batch.J - s.limits(self.spec.num_costs) + s.bound_coefficient * bound
-        violation = torch.maximum(violation, self.not_forgotten(batch))
+        self.evidence.tally(batch.episodes)
+        violation = torch.maximum(violation, self.not_forgotten())
         step = constrained_step(
             self,
             batch,
@@ -151,7 +152,7 @@ class Scpo(Algorithm):
         )
         return step | self.predict(batch, step) | self.fit_critics(batch) | self.trusted()
 
-    def not_forgotten(self, batch: Batch) -> Tensor:
+    def not_forgotten(self) -> Tensor:
         """[m] the violation that was seen lately, up to where a step may not raise the cost.
 
         A policy that costs something in every other batch is not safe in the others: a step on one of
@@ -159,7 +160,7 @@ class Scpo(Algorithm):
         """
         s = self.settings
         ceiling = torch.tensor([c or 1.0 for c in self.spec.cost_ceiling], dtype=torch.float64)
-        seen = self.evidence.lately(batch.episodes) - s.limits(self.spec.num_costs)
+        seen = self.evidence.lately - s.limits(self.spec.num_costs)
         return torch.minimum(seen, STILL * s.tolerance * ceiling)
 
     def bound(self, batch: Batch, kl: float) -> Tensor:

@@ -86,7 +86,8 @@ def test_when_costs_cease_the_critic_is_relied_on_first_and_the_batch_in_the_end
 def lately(evidence: Evidence, rises: list[float], seen: list[float]) -> list[float]:
     """After a batch of ten episodes in which the maxima rose so often, by so much in all."""
     evidence.latest, evidence.seen = (torch.tensor(x, dtype=torch.float64) for x in (rises, seen))
-    return evidence.lately(10.0).tolist()
+    evidence.tally(10.0)
+    return evidence.lately.tolist()
 
 
 def test_a_cost_counts_as_seen_lately_for_some_epochs() -> None:
