@@ -156,7 +156,7 @@ class Scpo(Algorithm):
         """[m] the violation that was seen lately, up to where a step may not raise the cost.
 
         A policy that costs something in every other batch is not safe in the others: a step on one of
-        those need not lower the cost, but does not give back what was gained either.
+        those need lower the cost only a little, but does not give back what was gained.
         """
         s = self.settings
         ceiling = torch.tensor([c or 1.0 for c in self.spec.cost_ceiling], dtype=torch.float64)
