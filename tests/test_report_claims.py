@@ -79,6 +79,32 @@ def test_lowest_says_of_how_many_and_fewer_than_nine_are_counted_apart(tmp_path:
     assert "yes, of 2" in [cell.text for cell in table.rows[0].cells]
 
 
+def test_a_method_that_is_safer_because_it_did_not_learn_is_told_from_one_that_did(
+    tmp_path: Path,
+) -> None:
+    costs = {"scpo": 0.001, "trpo": 0.002, "trpo_ipo": 0.0001}
+    for algo, cost in costs.items():
+        given = GOOD | {"cost_rate": cost} | ({"return": 0.3} if algo == "trpo_ipo" else {})
+        write_run(tmp_path / "idle", algo=algo, epoch=lambda _, given=given: given)
+        write_run(
+            tmp_path / "able", algo=algo, epoch=lambda _, cost=cost: GOOD | {"cost_rate": cost}
+        )
+    idle = check(tmp_path / "idle", "cost_rate_lowest")
+    assert (idle.verdict, idle.among, idle.among_learned) == (False, 3, 2)
+    assert "Of the 2 methods that learned the suite it is." in idle.text
+    table = checks_table([findings(tmp_path / "idle")])
+    assert "no, of 3; yes, of the 2 that learned" in [cell.text for cell in table.rows[0].cells]
+    able = check(tmp_path / "able", "cost_rate_lowest")
+    assert (able.verdict, able.among_learned) == (False, 0)
+
+
+def test_a_safe_scpo_that_did_not_learn_is_not_the_safest_of_those_that_did(tmp_path: Path) -> None:
+    for algo, cost in (("scpo", 0.001), ("trpo", 0.002), ("trpo_ipo", 0.0001)):
+        idle = {} if algo == "trpo" else {"return": 0.3}
+        write_run(tmp_path, algo=algo, epoch=lambda _, g=GOOD | {"cost_rate": cost} | idle: g)
+    assert check(tmp_path, "cost_rate_lowest").among_learned == 0
+
+
 def test_a_method_that_hardly_earns_anything_is_ranked_last(tmp_path: Path) -> None:
     idle = {"return": 0.3, "cost_rate": 0.0}
     for algo, given in (("scpo", {"cost_rate": 0.001}), ("trpo", {}), ("trpo_ipo", idle)):
