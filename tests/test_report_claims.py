@@ -93,7 +93,7 @@ def test_a_method_that_is_safer_because_it_did_not_learn_is_told_from_one_that_d
     assert (idle.verdict, idle.among, idle.among_learned) == (False, 3, 2)
     assert "Of the 2 methods that learned the suite it is." in idle.text
     table = checks_table([findings(tmp_path / "idle")])
-    assert "no, of 3; yes, of the 2 that learned" in [cell.text for cell in table.rows[0].cells]
+    assert "no, of 3 (yes, of 2)" in [cell.text for cell in table.rows[0].cells]
     able = check(tmp_path / "able", "cost_rate_lowest")
     assert (able.verdict, able.among_learned) == (False, 0)
 

@@ -88,8 +88,8 @@ def checks_table(findings: Sequence[SuiteFindings]) -> Table:
     total = ["; ".join([counts[k][0] + paper.get(k, ""), *counts[k][1:]]) for k in TITLES]
     footer = Row([Cell("holds in"), *(Cell(text) for text in total)])
     note = ("Last epoch, mean over seeds, as in the paper; the maximum cost over the last 5 %. Lowest of "
-            "how many methods is said, and where it matters of how many that learned (half of the "
-            "return of the paper's TRPO); the paper compares nine everywhere.")  # fmt: skip
+            "how many methods is said, and in brackets of how many that learned (half of the return of "
+            "the paper's TRPO); the paper compares nine everywhere.")  # fmt: skip
     return Table("Which claims hold where", columns, rows, footer, notes=(note,))
 
 
@@ -347,7 +347,7 @@ def _verdict_cell(check: Check) -> Cell:
     if check.verdict is None:
         return Cell(NONE, 1.0, hint=check.text)
     among = f", of {check.among}" if check.among else ""
-    among += f"; yes, of the {check.among_learned} that learned" if check.among_learned else ""
+    among += f" (yes, of {check.among_learned})" if check.among_learned else ""
     return Cell(
         ("yes" if check.verdict else "no") + among,
         2.0 if check.verdict else 0.0,
