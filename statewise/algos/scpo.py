@@ -18,9 +18,8 @@ from torch import Tensor
 
 from statewise.algos.base import Algorithm, CostSettings, Metrics
 from statewise.algos.estimates import Batch, CostSignal
-from statewise.algos.evidence import Epoch, Evidence
+from statewise.algos.evidence import Evidence
 from statewise.algos.steps import (
-    STILL,
     Reliability,
     constrained_step,
     cost_surrogates,
@@ -45,9 +44,8 @@ class ScpoSettings(CostSettings):
     ran 0.95; increments are so rare that at either the gradient is nearly all noise."""
     enough_costs: int = 10
     """Rises of the maximum in a batch that are enough to trust it. With fewer, `cost_lam` is smaller in
-    proportion, which relies on V_D; a step may not raise the cost if the last epochs that hold as many
-    (at most 8) cost something; and V_D is fitted to as many of them as hold four times as many (at most
-    32, with `subsample` "none"). 0 trusts every batch, as the paper does."""
+    proportion, which relies on V_D, and V_D is fitted to as many of the last epochs as hold that many
+    (at most eight, with `subsample` "none"). 0 trusts every batch, as the paper does."""
     cost_critic_lr: float = 3e-4
     """Learning rate of V_D, lower than that of V: the few costs of a batch are soon learned by heart."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
@@ -137,8 +135,6 @@ class Scpo(Algorithm):
         s = self.settings
         bound = self.bound(batch, self.target_kl)
         violation = batch.J - s.limits(self.spec.num_costs) + s.bound_coefficient * bound
-        self.evidence.tally(batch.episodes)
-        violation = torch.maximum(violation, self.not_forgotten())
         step = constrained_step(
             self,
             batch,
@@ -151,17 +147,6 @@ class Scpo(Algorithm):
             reliability=self.reliability if s.reliable else None,
         )
         return step | self.predict(batch, step) | self.fit_critics(batch) | self.trusted()
-
-    def not_forgotten(self) -> Tensor:
-        """[m] the violation that was seen lately, up to where a step may not raise the cost.
-
-        A policy that costs something in every other batch is not safe in the others: a step on one of
-        those need lower the cost only a little, but does not give back what was gained.
-        """
-        s = self.settings
-        ceiling = torch.tensor([c or 1.0 for c in self.spec.cost_ceiling], dtype=torch.float64)
-        seen = self.evidence.lately - s.limits(self.spec.num_costs)
-        return torch.minimum(seen, STILL * s.tolerance * ceiling)
 
     def bound(self, batch: Batch, kl: float) -> Tensor:
         """[m] the most by which J_D can exceed its first-order prediction (corrected form)."""
@@ -215,24 +200,15 @@ class Scpo(Algorithm):
         """Fit V to the batch, and V_D to the last epochs that hold enough costs."""
         if not self.settings.enough_costs:
             return super().fit_critics(batch)
-        epochs = self.evidence.gather(batch.inputs, batch.cost_target)
-        metrics = self.fit_to(epochs, batch) if len(epochs) > 1 else super().fit_critics(batch)
-        self.evidence.remember(epochs, batch.positive, self.generator)
-        return metrics
-
-    def fit_to(self, epochs: list[Epoch], batch: Batch) -> Metrics:
-        """Fit V to the batch, and V_D to epochs, of which the batch is the last."""
+        epochs = self.evidence.remember(batch.inputs, batch.cost_target.clone())
+        if len(epochs) == 1:
+            return super().fit_critics(batch)
         rows = torch.arange(sum(len(epoch.inputs) for epoch in epochs), device=self.device)
         if self.settings.critic_batch:
             # What a GPU records has to keep its shape: the rest is never drawn.
-            epochs = epochs + [epochs[0]] * (self.evidence.MOST - len(epochs))
-        inputs, target, weight = (
-            torch.cat([getattr(epoch, name) for epoch in epochs])
-            for name in ("inputs", "target", "weight")
-        )
+            epochs = epochs + [epochs[-1]] * (self.evidence.MOST - len(epochs))
         return self.fit_value(batch) | self.fit(
-            inputs,
-            {"cost_value": target},
+            torch.cat([epoch.inputs for epoch in epochs]),
+            {"cost_value": torch.cat([epoch.target for epoch in epochs])},
             pools=(rows,),
-            weights=weight / weight[rows].mean(),
         )

@@ -240,11 +240,6 @@ def _plan_metrics(
 ROOM = 3.0
 """How often the part of a tolerance that is not used up counts as room."""
 
-STILL = 0.8
-"""Share of a tolerance at which a step may not raise the cost. At ROOM / (1 + ROOM) of it a step asks for
-nothing, and its curvature alone makes half of all such steps raise the cost, so that next to nothing is
-left of them; a little more asks for a little less cost."""
-
 
 def within(violation: Sequence[float], tolerance: np.ndarray) -> np.ndarray:
     """c `[m]` as the step sees it: less room where a part of a tolerance `[m]` is not used up.
