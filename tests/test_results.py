@@ -1,0 +1,42 @@
+"""The committed results are those of the present code."""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import statewise
+
+RUN = Path(__file__).parent.parent / "results/paper/Point-Pillar-4/scpo/seed-0"
+EPOCHS = 20
+
+
+@pytest.mark.slow
+def test_a_run_of_the_results_repeats_to_the_digit(tmp_path: Path) -> None:
+    """If this fails, SCPO has changed since its results were made: make them anew, and say so."""
+    made_with = json.loads((RUN / "environment.json").read_text())["packages"]
+    for name in ("torch", "mujoco", "numpy"):
+        if made_with[name].split("+")[0] != version(name).split("+")[0]:
+            pytest.skip(f"made with {name} {made_with[name]}, this is {version(name)}")
+    said = [json.loads(line) for line in (RUN / "metrics.jsonl").read_text().splitlines()[:EPOCHS]]
+    run = statewise.train(
+        "Point-Pillar-4",
+        algo="scpo",
+        seed=0,
+        steps=said[-1]["steps"],
+        num_envs=2048,
+        threads=1,
+        device="cpu",
+        out=tmp_path,
+    )
+    lines = (Path(run) / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    assert len(found) == EPOCHS and said[-1]["cost_rate"] > 0.0
+    for now, then in zip(found, said, strict=True):
+        assert {k: _rounded(now[k]) for k in then} == then
+
+
+def _rounded(value: float | None) -> float | None:
+    """As exported."""
+    return value if value is None or isinstance(value, int) else float(f"{value:.5g}")
