@@ -98,6 +98,19 @@ def test_a_method_that_is_safer_because_it_did_not_learn_is_told_from_one_that_d
     assert (able.verdict, able.among_learned) == (False, 0)
 
 
+def test_scpo_is_not_said_to_be_the_safest_that_learned_while_a_cost_is_not_known(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, "scpo")
+    write(tmp_path, "trpo")
+    write_run(
+        tmp_path, algo="trpo_ipo", epoch=lambda _: GOOD | {"return": 0.3, "episode_cost": 0.0}
+    )
+    assert check(tmp_path, "episode_cost_lowest").among_learned == 2
+    write(tmp_path, "cpo", ends=False)
+    assert check(tmp_path, "episode_cost_lowest").among_learned == 0
+
+
 def test_a_safe_scpo_that_did_not_learn_is_not_the_safest_of_those_that_did(tmp_path: Path) -> None:
     for algo, cost in (("scpo", 0.001), ("trpo", 0.002), ("trpo_ipo", 0.0001)):
         idle = {} if algo == "trpo" else {"return": 0.3}

@@ -14,7 +14,8 @@ EPOCHS = 20
 
 @pytest.mark.slow
 def test_a_run_of_the_results_repeats_to_the_digit(tmp_path: Path) -> None:
-    """If this fails, SCPO has changed since its results were made: make them anew, and say so."""
+    """If this fails, SCPO has changed since its results were made (or this processor rounds otherwise):
+    make them anew, and say so."""
     made_with = json.loads((RUN / "environment.json").read_text())["packages"]
     for name in ("torch", "mujoco", "numpy"):
         if made_with[name].split("+")[0] != version(name).split("+")[0]:

@@ -172,11 +172,12 @@ def _lowest(
                                 f"{number(value)}.", among)  # fmt: skip
     names = " and ".join(f"{name} ({number(v)}{_price(scpo, name, rivals)})" for v, name in lower)
     text = f"SCPO is not the safest by {what}: {number(ours)}, below it {names}."
-    able = [name for name in theirs if learned[name] is not False]
-    if scpo is None or not learned[scpo.name] or any(name in able for _, name in lower) or not able:
-        return Check(key, False, text, among)
-    text += f" Of the {len(able) + 1} methods that learned the suite it is."
-    return Check(key, False, text, among, among_learned=len(able) + 1)
+    in_doubt = [*unknown, *(name for _, name in lower)]
+    able = [name for name in theirs if learned[name]]
+    if scpo and learned[scpo.name] and able and all(learned[n] is False for n in in_doubt):
+        text += f" Of the {len(able) + 1} methods that learned the suite it is."
+        return Check(key, False, text, among, among_learned=len(able) + 1)
+    return Check(key, False, text, among)
 
 
 def _price(scpo: Group | None, name: str, rivals: Sequence[Group]) -> str:
