@@ -20,7 +20,7 @@ import tyro
 
 import statewise
 from statewise.report.curves import PANELS
-from statewise.training.run_folder import RunFolder
+from statewise.runs.folder import RunFolder
 
 Epochs = list[dict[str, Any]]
 
@@ -44,7 +44,7 @@ def main(args: Args) -> None:
     runs = {value: [train(args, value, seed) for seed in args.seeds] for value in args.values}
     print(f"{args.algo} on {args.suite}, {args.steps:,} steps, seeds {args.seeds}: "
           "mean over seeds (worst) of the last tenth")  # fmt: skip
-    columns = (*PANELS, "epoch_cost_rate", "update_seconds")
+    columns = (*PANELS, "cost/epoch_rate", "time/update")
     print(f"{args.setting:>14}" + "".join(f"{name.replace('_', ' '):>20}" for name in columns))
     for value, seeds in runs.items():
         cells = [cell([last(lines, name) for lines in seeds], name) for name in columns]
@@ -72,12 +72,12 @@ def train(args: Args, value: str, seed: int) -> Epochs:
 def last(lines: Epochs, name: str) -> float:
     """Mean over the last tenth of the epochs; the cost rate is a running mean already."""
     known = [m[name] for m in lines if m[name] is not None]
-    return known[-1] if name == "cost_rate" else float(np.mean(known[-max(1, len(lines) // 10) :]))
+    return known[-1] if name == "cost/rate" else float(np.mean(known[-max(1, len(lines) // 10) :]))
 
 
 def cell(seeds: list[float], name: str) -> str:
-    worst = min(seeds) if name == "return" else max(seeds)
-    digits = 5 if "rate" in name else 4 if name == "max_cost" else 3
+    worst = min(seeds) if name == "episode/return" else max(seeds)
+    digits = 5 if "rate" in name else 4 if name == "cost/max" else 3
     return f"{np.mean(seeds):.{digits}f} ({worst:.{digits}f})"
 
 
@@ -91,7 +91,7 @@ def draw(args: Args, runs: dict[str, list[Epochs]], picture: Path) -> None:
                           color=f"C{number}", label=value if lines is seeds[0] else None)  # fmt: skip
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("environment steps (millions)", fontsize=9)
-        if key != "return":
+        if key != "episode/return":
             axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     axes[0].legend(title=args.setting, fontsize=8)

@@ -238,7 +238,7 @@ def train(suite: str, worlds: int, args: Args) -> Trained:
         epochs = [training.run_epoch() for _ in range(3 + args.epochs)][3:]
     collect, update, speed = (
         statistics.median(float(metrics[name]) for metrics in epochs)
-        for name in ("collect_seconds", "update_seconds", "steps_per_second")
+        for name in ("time/collect", "time/update", "time/steps_per_second")
     )
     return Trained(suite, args.algo, worlds, steps, collect, update, steps / speed, speed)
 

@@ -47,7 +47,7 @@ def main(args: Args) -> None:
     for run in runs:
         if run.state != "finished":
             raise SystemExit(f"{run} is {run.state}: {run.note}")
-    own = sum(run.metrics["seconds"] for run in runs)
+    own = sum(run.metrics["time/total"] for run in runs)
     idle = (slots - own) / len(runs)
     print(
         f"{len(runs)} runs of {args.algo} on {args.suite}, {args.steps:,} steps each, {jobs} at a time"

@@ -69,16 +69,16 @@ def main(args: Args) -> None:
           f"bare physics {statistics.median(bare):,.0f} steps/s")  # fmt: skip
     print(f"{'':6} {'collect s':>10} {'update s':>9} {'steps/s':>9} {'of bare':>18} {'MiB':>6}")
     for algo, rows in epochs.items():
-        speed = column(rows, "steps_per_second")
-        collect, update = column(rows, "collect_seconds"), column(rows, "update_seconds")
+        speed = column(rows, "time/steps_per_second")
+        collect, update = column(rows, "time/collect"), column(rows, "time/update")
         print(
             f"{algo:6} {statistics.median(collect):10.2f} {statistics.median(update):9.2f} "
             f"{statistics.median(speed):9,.0f} {ratio(speed, bare):>18} "
-            f"{rows[-1]['peak_memory_mib']:6.0f}"
+            f"{rows[-1]['memory/process_mib']:6.0f}"
         )
     for other in ("cpo", "trpo"):
-        update = ratio(*(column(epochs[algo], "update_seconds") for algo in ("scpo", other)))
-        memory = epochs["scpo"][-1]["peak_memory_mib"] / epochs[other][-1]["peak_memory_mib"]
+        update = ratio(*(column(epochs[algo], "time/update") for algo in ("scpo", other)))
+        memory = epochs["scpo"][-1]["memory/process_mib"] / epochs[other][-1]["memory/process_mib"]
         print(f"scpo's update / {other}'s: {update}, its memory / {other}'s: {memory:.2f}")
 
 

@@ -29,7 +29,6 @@ from statewise.bench.command import STOPPED_STATUS, Paper
 from statewise.bench.grid import parse_seeds
 from statewise.bench.rollouts import random_policy
 from statewise.cli_tables import evaluation_table, play_table, robot_table, suite_table
-from statewise.envs.imports import import_modules
 from statewise.envs.render import (
     Camera,
     DrawError,
@@ -42,12 +41,13 @@ from statewise.envs.render import (
 )
 from statewise.envs.robots import robot_names
 from statewise.envs.vec_env import VecEnv, make_env
+from statewise.plugins import import_modules
+from statewise.runs.checkpoint import write_atomically
+from statewise.runs.folder import check_folder
 from statewise.sim.backend import GpuError, MissingPackage
 from statewise.training import api
-from statewise.training.checkpoint import write_atomically
 from statewise.training.loop import TrainSettings
 from statewise.training.policy import load_policy
-from statewise.training.run_folder import check_folder
 from statewise.types import Step
 from statewise.version import __version__
 

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_TAKEN = ("std", "p95", "advantage", "planned", "asked", "predicted", "bound", "bound_paper")
-"""Words that metrics put before the name of a constraint: `episode_cost_std_speed`."""
-
 
 @dataclass(frozen=True)
 class EnvSpec:
@@ -38,11 +35,11 @@ class EnvSpec:
         names = self.cost_names
         if len(set(names)) < len(names):
             raise ValueError(f"{self.name} has constraints of one name, {names}: give each its own")
-        clash = [x for x in names for y in names for word in _TAKEN if x == f"{word}_{y}"]
-        if clash:
+        wrong = [name for name in names if not name or "/" in name]
+        if wrong:
             raise ValueError(
-                f"{self.name} calls a constraint {clash[0]!r}, which is also what a metric of another "
-                f"one is called: give it another name"
+                f"{self.name} calls a constraint {wrong[0]!r}: give it a name without slashes, which "
+                f"separate the parts of a metric's key"
             )
 
     @property
@@ -161,3 +158,24 @@ class Rollout:
     def size(self) -> int:
         """N = T B"""
         return self.reward.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """k finished episodes, in the order they ended, on the CPU."""
+
+    returns: Tensor
+    """[k] sum of rewards"""
+    cost: Tensor
+    """[k, m] sum of each cost"""
+    cost_max: Tensor
+    """[k, m] largest of each cost"""
+    length: Tensor
+    """[k] steps"""
+    terminated: Tensor
+    """[k] by the task; the others ran out of time"""
+    fault: Tensor
+    """[k] by a simulator fault"""
+
+    def __len__(self) -> int:
+        return len(self.returns)

@@ -30,13 +30,13 @@ def learning(algo: str, seed: int, epochs: int) -> Epoch:
         cost = (1.2 - (1.2 - 0.5 * safety) * done) * (1 + noise)
         rate = 0.02 - (0.02 - 0.006 * safety) * done
         return {
-            "return": 2.6 * done + 0.3 * noise,
-            "episode_cost": cost,
-            "max_cost": 0.1 * cost,
-            "max_cost_hazard": 0.1 * cost,
-            "cost_rate": rate,
-            "epoch_cost_rate": rate * (1 + noise) * 0.8,
-            "violation_rate_hazard": round(100 * min(1.0, 0.5 * cost)) / 100,
+            "episode/return": 2.6 * done + 0.3 * noise,
+            "cost/episode": cost,
+            "cost/max": 0.1 * cost,
+            "cost/hazard/max": 0.1 * cost,
+            "cost/rate": rate,
+            "cost/epoch_rate": rate * (1 + noise) * 0.8,
+            "cost/hazard/violation_rate": round(100 * min(1.0, 0.5 * cost)) / 100,
         }
 
     return epoch
@@ -100,19 +100,19 @@ def _row(number: int, steps: int, given: dict[str, Any]) -> dict[str, Any]:
     row = {
         "epoch": number,
         "steps": number * steps,
-        "episodes": 100,
-        "return": 2.5,
-        "return_std": 0.5,
-        "episode_cost": 0.5,
-        "max_cost": 0.1,
-        "max_cost_hazard": 0.1,
-        "violation_rate_hazard": 0.25,
-        "cost_rate": 0.01,
-        "epoch_cost_rate": 0.005,
-        "sim_faults": 0,
-        "collect_seconds": 1.0,
-        "update_seconds": 3.0,
-        "seconds": 4.0 * number,
-        "peak_memory_mib": 500.0,
+        "episode/count": 100,
+        "episode/return": 2.5,
+        "episode/return_std": 0.5,
+        "cost/episode": 0.5,
+        "cost/max": 0.1,
+        "cost/hazard/max": 0.1,
+        "cost/hazard/violation_rate": 0.25,
+        "cost/rate": 0.01,
+        "cost/epoch_rate": 0.005,
+        "sim/faults": 0,
+        "time/collect": 1.0,
+        "time/update": 3.0,
+        "time/total": 4.0 * number,
+        "memory/process_mib": 500.0,
     }
     return row | given

@@ -46,7 +46,11 @@ def recorded(*episodes: list[float]) -> Recorded:
 
 
 def bounds(first: float, corrected: float, printed: float, **more: float) -> dict[str, float]:
-    names = ("J_predicted_hazard", "J_bound_hazard", "J_bound_paper_hazard")
+    names = (
+        "constraint/hazard/predicted",
+        "constraint/hazard/bound",
+        "constraint/hazard/bound_paper",
+    )
     return dict(zip(names, (first, corrected, printed), strict=True)) | more
 
 
@@ -179,20 +183,45 @@ def test_a_run_without_costs_has_nothing_to_show_and_says_so() -> None:
 
 def test_predictions_are_held_against_the_epoch_after_them() -> None:
     epochs = [
-        {"epoch": 1, "steps": 10, "J_hazard": 9.0, "kl": 0.01} | bounds(0.30, 5.0, 9.0),
-        {"epoch": 2, "steps": 20, "J_hazard": 0.40, "max_cost_hazard": 0.2, "kl": 0.01}
+        {"epoch": 1, "steps": 10, "constraint/hazard/estimate": 9.0, "policy/kl": 0.01}
+        | bounds(0.30, 5.0, 9.0),
+        {
+            "epoch": 2,
+            "steps": 20,
+            "constraint/hazard/estimate": 0.40,
+            "cost/hazard/max": 0.2,
+            "policy/kl": 0.01,
+        }
         | bounds(0.50, 0.6, 9.0),
-        {"epoch": 3, "steps": 30, "J_hazard": 0.45, "max_cost_hazard": None, "kl": 0.0}
+        {
+            "epoch": 3,
+            "steps": 30,
+            "constraint/hazard/estimate": 0.45,
+            "cost/hazard/max": None,
+            "policy/kl": 0.0,
+        }
         | bounds(0.45, 0.45, 0.45),  # took no step
-        {"epoch": 4, "steps": 40, "J_hazard": 0.10, "max_cost_hazard": 0.3, "kl": 0.01}
+        {
+            "epoch": 4,
+            "steps": 40,
+            "constraint/hazard/estimate": 0.10,
+            "cost/hazard/max": 0.3,
+            "policy/kl": 0.01,
+        }
         | bounds(0.20, 0.2, 9.0),
-        {"epoch": 5, "steps": 50, "J_hazard": 0.25, "max_cost_hazard": 0.1, "kl": 0.01},  # skipped
-        {"epoch": 6, "steps": 60, "J_hazard": 0.25, "max_cost_hazard": 0.1},
+        {
+            "epoch": 5,
+            "steps": 50,
+            "constraint/hazard/estimate": 0.25,
+            "cost/hazard/max": 0.1,
+            "policy/kl": 0.01,
+        },  # skipped
+        {"epoch": 6, "steps": 60, "constraint/hazard/estimate": 0.25, "cost/hazard/max": 0.1},
     ]
     pairs = q.bound_pairs(epochs, "hazard")
     assert pairs["steps"] == [20, 30, 50]
     assert pairs["J"] == [0.40, 0.45, 0.25]
-    assert pairs["max_cost"] == [0.2, None, 0.1]
+    assert pairs["cost/max"] == [0.2, None, 0.1]
     assert pairs["J_predicted"] == [0.30, 0.50, 0.20]
     assert pairs["idle"] == 1
     tests = q.bound_tests([pairs])
@@ -208,8 +237,8 @@ def test_resources_are_those_of_the_median_epoch_relative_to_trpo(tmp_path: Path
     for algo, seconds in update.items():
         write_run(
             tmp_path, algo=algo,
-            epoch=lambda i, s=seconds: {"update_seconds": 100.0 if i == 1 else s,
-                                        "peak_memory_mib": 100.0 * s},
+            epoch=lambda i, s=seconds: {"time/update": 100.0 if i == 1 else s,
+                                        "memory/process_mib": 100.0 * s},
         )  # fmt: skip
     data = q.resources_answer(groups_of(tmp_path))
     assert data is not None
@@ -232,20 +261,20 @@ def test_curves_are_means_over_seeds_of_the_right_runs(tmp_path: Path) -> None:
     values = {("scpo", 0): 1.0, ("scpo", 1): 3.0, ("scpo-subsample-resample", 0): 5.0}
     for (label, seed), value in values.items():
         write_run(tmp_path, "Drone-3DHazard-8", "scpo", seed, label=label, epochs=3,
-                  epoch=lambda i, v=value: {"return": v * i, "max_cost": v})  # fmt: skip
+                  epoch=lambda i, v=value: {"episode/return": v * i, "cost/max": v})  # fmt: skip
     groups = groups_of(tmp_path)
     data = q.subsampling_answer(groups)
     assert data is not None
     scpo, sub = data["curves"]
     assert (scpo["name"], scpo["seeds"], sub["name"], sub["seeds"]) == ("SCPO", 2, "sub-sampled", 1)
-    assert scpo["mean"]["return"] == [2.0, 4.0, 6.0]
-    assert sub["mean"]["return"] == [5.0, 10.0, 15.0]
+    assert scpo["mean"]["episode/return"] == [2.0, 4.0, 6.0]
+    assert sub["mean"]["episode/return"] == [5.0, 10.0, 15.0]
     text = captions.subsampling_caption(data)
     assert "SCPO: 2 seeds, 0.09 million steps; sub-sampled: 1 seed" in text
     most = q.maximum_answer(groups)
     assert most is not None
     (only,) = most["curves"]  # of SCPO as it is, not of a variant
-    assert only["mean"]["max_cost"] == [2.0, 2.0, 2.0]
+    assert only["mean"]["cost/max"] == [2.0, 2.0, 2.0]
     assert "not here: Ant-Hazard-8, Walker-Hazard-8" in captions.maximum_caption(most)
 
 

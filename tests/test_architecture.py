@@ -11,10 +11,10 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "statewise"
 LAYERS = [
-    {"types", "version"},
-    {"core"},
-    {"graphs", "nets", "sim"},
-    {"algos", "envs"},
+    {"types", "version", "settings"},
+    {"core", "plugins", "metrics"},
+    {"cuda_graphs", "nets", "sim", "theory"},
+    {"algos", "envs", "runs"},
     {"training"},
     {"bench", "report"},
     {"cli_tables"},

@@ -27,9 +27,9 @@ from statewise.bench.table import GridView, picture, window
 from statewise.bench.worker import STOPPED, describe_job, start_worker
 from statewise.cli import main
 from statewise.envs.suites import PAPER_SUITES
-from statewise.training.lock import RunLockedError, is_locked, lock_run
+from statewise.runs.folder import RunFolder, RunFolderError
+from statewise.runs.lock import RunLockedError, is_locked, lock_run
 from statewise.training.loop import Training
-from statewise.training.run_folder import RunFolder, RunFolderError
 
 TRAIN: dict[str, Any] = {
     "steps": 3200,
@@ -42,7 +42,7 @@ TRAIN: dict[str, Any] = {
 OWN: dict[str, Any] = {"hidden": (8,), "critic_iterations": 3}
 SUITE = "Point-Hazard-1"
 EPOCHS = list(range(1, 21))
-CLOCK = ("seconds", "steps_per_second", "peak_memory_mib")
+CLOCK = ("time/", "memory/")
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
@@ -446,8 +446,8 @@ def big_grid() -> list[Run]:
         if i <= 41:
             epoch = run.train.epochs if i < 40 else run.train.epochs // 2
             steps = epoch * run.train.steps_per_epoch
-            run.metrics = {"epoch": epoch, "steps": steps, "seconds": steps / 1e4, "return": 2.5,
-                           "episode_cost": None, "steps_per_second": 1e4}  # fmt: skip
+            run.metrics = {"epoch": epoch, "steps": steps, "time/total": steps / 1e4, "episode/return": 2.5,
+                           "cost/episode": None, "time/steps_per_second": 1e4}  # fmt: skip
     runs[3].state, runs[3].note = "failed", "out of luck"
     return runs
 
@@ -468,7 +468,7 @@ def test_time_left_is_work_over_jobs_and_never_less_than_the_longest_run() -> No
     short, long = paper_grid(["Point-Hazard-1", "Ant-Hazard-8"], ["scpo"], [0]).open()
     for run, seconds in ((short, 100.0), (long, 1000.0)):  # half done each
         half = run.train.epochs / 2
-        run.metrics = {"epoch": half, "seconds": seconds, "steps": run.train.steps / 2}
+        run.metrics = {"epoch": half, "time/total": seconds, "steps": run.train.steps / 2}
     assert grid_seconds_left([short, long], 1) == pytest.approx(1100)
     assert grid_seconds_left([short, long], 2) == pytest.approx(1000)
     assert [as_text(s) for s in (0.2, 40, 720, 12000, 187200)] == [

@@ -18,7 +18,7 @@ from statewise.bench import worker
 from statewise.bench.grid import FAILED_FILE, Grid, Run, paper_grid
 from statewise.bench.launch import LaunchOptions, launch
 from statewise.bench.worker import describe_job
-from statewise.training.run_folder import RunFolder
+from statewise.runs.folder import RunFolder
 
 TRAIN: dict[str, Any] = {
     "steps": 320, "steps_per_epoch": 160, "num_envs": 4, "tensorboard": False, "device": "cpu",

@@ -18,7 +18,7 @@ from statewise.bench import ray_launcher
 from statewise.bench.grid import Run, paper_grid
 from statewise.bench.launch import LaunchOptions
 from statewise.cli import main
-from statewise.training.run_folder import RunFolder
+from statewise.runs.folder import RunFolder
 
 pytest.importorskip("ray")
 
@@ -32,7 +32,7 @@ TRAIN: dict[str, Any] = {
 OWN: dict[str, Any] = {"hidden": (8,), "critic_iterations": 3}
 SUITE = "Point-Hazard-1"
 EPOCHS = list(range(1, 151))
-CLOCK = ("seconds", "steps_per_second", "peak_memory_mib")
+CLOCK = ("time/", "memory/")
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

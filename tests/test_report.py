@@ -74,16 +74,16 @@ def test_the_last_epoch_is_the_mean_over_seeds_and_the_late_one_over_the_last_5_
 ) -> None:
     # 40 epochs: the last 5 % are two. Seed 0: 1 then 3 (100 and 300 episodes); seed 1: 5 then 5.
     def first(number: int) -> dict[str, Any]:
-        return {40: {"return": 3.0, "episodes": 300}, 39: {"return": 1.0}}.get(
-            number, {"return": 0}
+        return {40: {"episode/return": 3.0, "episode/count": 300}, 39: {"episode/return": 1.0}}.get(
+            number, {"episode/return": 0}
         )
 
     write_run(tmp_path, seed=0, epochs=40, epoch=first)
-    write_run(tmp_path, seed=1, epochs=40, epoch=fixed(**{"return": 5.0}))
+    write_run(tmp_path, seed=1, epochs=40, epoch=fixed(**{"episode/return": 5.0}))
     group = only(tmp_path)
-    assert group.values("last", "return").tolist() == [3.0, 5.0]
-    assert group.mean("last", "return") == 4.0
-    assert group.values("late", "return").tolist() == [2.5, 5.0]  # (100·1 + 300·3) / 400
+    assert group.values("last", "episode/return").tolist() == [3.0, 5.0]
+    assert group.mean("last", "episode/return") == 4.0
+    assert group.values("late", "episode/return").tolist() == [2.5, 5.0]  # (100·1 + 300·3) / 400
     shown = cells(metrics_table([group]))
     assert shown["return"] == "4.00 ± 1.41"  # (3 - 4)² + (5 - 4)² = 2, over n - 1 = 1
     assert shown["return, paper"] == "2.5793"
@@ -91,12 +91,12 @@ def test_the_last_epoch_is_the_mean_over_seeds_and_the_late_one_over_the_last_5_
 
 def test_the_cost_rate_of_late_epochs_is_theirs_and_not_the_running_one(tmp_path: Path) -> None:
     def epoch(number: int) -> dict[str, Any]:
-        return {"epoch_cost_rate": {39: 0.002, 40: 0.004}.get(number, 0.1), "cost_rate": 0.08}
+        return {"cost/epoch_rate": {39: 0.002, 40: 0.004}.get(number, 0.1), "cost/rate": 0.08}
 
     write_run(tmp_path, epochs=40, epoch=epoch)
     group = only(tmp_path)
-    assert group.mean("late", "epoch_cost_rate") == pytest.approx(0.003)
-    assert group.mean("last", "cost_rate") == 0.08
+    assert group.mean("late", "cost/epoch_rate") == pytest.approx(0.003)
+    assert group.mean("last", "cost/rate") == 0.08
 
 
 def test_violations_are_counted_over_the_late_episodes_of_all_seeds(tmp_path: Path) -> None:
@@ -132,11 +132,16 @@ def test_the_maximum_cost_has_an_interval_over_seeds_and_one_over_episodes(tmp_p
 
 
 def test_an_epoch_without_episodes_is_a_gap_and_not_a_zero(tmp_path: Path) -> None:
-    empty = {"return": None, "episode_cost": None, "episodes": 0, "violation_rate_hazard": None}
+    empty = {
+        "episode/return": None,
+        "cost/episode": None,
+        "episode/count": 0,
+        "cost/hazard/violation_rate": None,
+    }
     write_run(tmp_path, epochs=20, epoch=lambda n: empty if n in (3, 20) else {})
     group = only(tmp_path)
-    assert np.isnan(group.curve().mean["return"][2])
-    assert group.mean("last", "return") is None
+    assert np.isnan(group.curve().mean["episode/return"][2])
+    assert group.mean("last", "episode/return") is None
     table = metrics_table([group])
     assert cells(table)["return"] == "–"
     assert "no episode ended in the last epoch of seed 0" in table.notes[0]
@@ -145,7 +150,7 @@ def test_an_epoch_without_episodes_is_a_gap_and_not_a_zero(tmp_path: Path) -> No
 def test_time_and_memory_are_also_multiples_of_trpo(tmp_path: Path) -> None:
     write_run(tmp_path, algo="trpo")
     write_run(
-        tmp_path, algo="scpo", epoch=lambda n: {"seconds": 10.0 * n, "peak_memory_mib": 750.0}
+        tmp_path, algo="scpo", epoch=lambda n: {"time/total": 10.0 * n, "memory/process_mib": 750.0}
     )
     shown = cells(resources_table(groups_of(tmp_path)))
     assert shown["time of a run"] == "3.3 min"  # 20 epochs of 10 s; TRPO's take 4 s
@@ -155,18 +160,22 @@ def test_time_and_memory_are_also_multiples_of_trpo(tmp_path: Path) -> None:
 
 
 def test_curves_are_thinned_to_a_grid_that_keeps_both_ends(tmp_path: Path) -> None:
-    write_run(tmp_path, epochs=1000, epoch=lambda n: {"return": float(n)})
+    write_run(tmp_path, epochs=1000, epoch=lambda n: {"episode/return": float(n)})
     curve = only(tmp_path).curve()
     assert len(curve.steps) <= POINTS + 1
-    assert curve.mean["return"][[0, 1, -1]].tolist() == [1.0, 5.0, 1000.0]  # picked, not averaged
+    assert curve.mean["episode/return"][[0, 1, -1]].tolist() == [
+        1.0,
+        5.0,
+        1000.0,
+    ]  # picked, not averaged
 
 
 def test_the_band_is_the_sample_deviation_over_seeds(tmp_path: Path) -> None:
     for seed, value in enumerate((1.0, 2.0, 6.0)):
-        write_run(tmp_path, seed=seed, epoch=fixed(**{"return": value}))
+        write_run(tmp_path, seed=seed, epoch=fixed(**{"episode/return": value}))
     curve = only(tmp_path).curve()
-    assert curve.mean["return"][0] == 3.0
-    assert curve.std["return"][0] == pytest.approx(math.sqrt((4 + 1 + 9) / 2))
+    assert curve.mean["episode/return"][0] == 3.0
+    assert curve.std["episode/return"][0] == pytest.approx(math.sqrt((4 + 1 + 9) / 2))
 
 
 def test_the_ragged_bootstrap_agrees_with_the_one_of_core() -> None:
@@ -190,11 +199,11 @@ def test_the_ranking_divides_by_trpo_of_the_same_suite(tmp_path: Path) -> None:
             for seed in (0, 1):
                 write_run(tmp_path, suite, algo, seed, epoch=fixed(episode_cost=cost * scale))
     scpo = next(r for r in rank(groups_of(tmp_path)) if r.algo == "scpo")
-    score = scpo.scores["episode_cost"]
+    score = scpo.scores["cost/episode"]
     assert score is not None
     assert (score.low, score.estimate, score.high) == pytest.approx((0.2, 0.2, 0.2))
     # the paper's: 0.1427 / 0.5413 and 0.0327 / 0.1869
-    assert scpo.paper["episode_cost"] == pytest.approx((0.1427 / 0.5413 + 0.0327 / 0.1869) / 2)
+    assert scpo.paper["cost/episode"] == pytest.approx((0.1427 / 0.5413 + 0.0327 / 0.1869) / 2)
 
 
 def test_rows_of_a_ranking_are_over_the_same_suites(tmp_path: Path) -> None:
@@ -217,7 +226,7 @@ def test_the_paper_is_in_the_package() -> None:
     rows = paper_results()
     assert len(rows) == 14 * 9
     assert rows["Point-Hazard-8", "scpo"].texts == {
-        "return": "2.5793", "episode_cost": "0.1427", "cost_rate": "0.0020",
+        "episode/return": "2.5793", "cost/episode": "0.1427", "cost/rate": "0.0020",
     }  # fmt: skip
 
 
@@ -245,23 +254,27 @@ def pair(root: Path, scpo: dict[str, Any], trpo: dict[str, Any]) -> None:
 
 
 def test_a_suite_that_reproduces_has_no_failure(tmp_path: Path) -> None:
-    trpo = {"return": 2.58, "episode_cost": 0.54, "cost_rate": 0.0071, "max_cost": 0.04}
+    trpo = {"episode/return": 2.58, "cost/episode": 0.54, "cost/rate": 0.0071, "cost/max": 0.04}
     pair(
-        tmp_path, {"return": 2.56, "episode_cost": 0.1, "cost_rate": 0.001, "max_cost": 0.01}, trpo
+        tmp_path,
+        {"episode/return": 2.56, "cost/episode": 0.1, "cost/rate": 0.001, "cost/max": 0.01},
+        trpo,
     )
     assert set(verdicts(tmp_path).values()) == {True}
 
 
 def test_a_share_that_is_not_reached_is_not_rounded_up_to_it(tmp_path: Path) -> None:
-    trpo = {"return": 2.6, "episode_cost": 0.2, "cost_rate": 0.0021, "max_cost": 0.04}
-    pair(tmp_path, trpo | {"return": 2.46999}, trpo)
+    trpo = {"episode/return": 2.6, "cost/episode": 0.2, "cost/rate": 0.0021, "cost/max": 0.04}
+    pair(tmp_path, trpo | {"episode/return": 2.46999}, trpo)
     assert "SCPO loses TRPO's return: 2.47 against 2.60 (94.9 %)." in said(tmp_path)
 
 
 def test_what_does_not_reproduce_is_said(tmp_path: Path) -> None:
-    trpo = {"return": 2.58, "episode_cost": 0.2, "cost_rate": 0.0021, "max_cost": 0.04}
+    trpo = {"episode/return": 2.58, "cost/episode": 0.2, "cost/rate": 0.0021, "cost/max": 0.04}
     pair(
-        tmp_path, {"return": 2.0, "episode_cost": 0.25, "cost_rate": 0.003, "max_cost": 0.05}, trpo
+        tmp_path,
+        {"episode/return": 2.0, "cost/episode": 0.25, "cost/rate": 0.003, "cost/max": 0.05},
+        trpo,
     )
     found = verdicts(tmp_path)
     assert found.pop("learned") is True
@@ -275,22 +288,30 @@ def test_what_does_not_reproduce_is_said(tmp_path: Path) -> None:
 
 
 def test_a_safer_rival_that_earns_less_is_named_with_its_return(tmp_path: Path) -> None:
-    pair(tmp_path, {"return": 2.5, "cost_rate": 0.002}, {"return": 0.3, "cost_rate": 0.001})
+    pair(
+        tmp_path,
+        {"episode/return": 2.5, "cost/rate": 0.002},
+        {"episode/return": 0.3, "cost/rate": 0.001},
+    )
     assert "below it TRPO (0.00100, at return 0.300 against 2.50)." in said(tmp_path)
 
 
 def test_a_suite_that_nobody_learns_is_said(tmp_path: Path) -> None:
-    pair(tmp_path, {"return": 0.1}, {"return": 0.2})
+    pair(tmp_path, {"episode/return": 0.1}, {"episode/return": 0.2})
     assert verdicts(tmp_path)["learned"] is False
     assert "No method learned this suite" in said(tmp_path)
 
 
 def test_without_the_papers_number_learning_is_judged_by_the_runs_own_start(tmp_path: Path) -> None:
     def rises(number: int) -> dict[str, Any]:
-        return {"return": 0.0 if number < 10 else 2.0, "return_std": 0.5}
+        return {"episode/return": 0.0 if number < 10 else 2.0, "episode/return_std": 0.5}
 
     write_run(tmp_path / "a", "Arm3-Hazard-8", epoch=rises)
-    write_run(tmp_path / "b", "Arm3-Hazard-8", epoch=fixed(**{"return": 0.3, "return_std": 0.5}))
+    write_run(
+        tmp_path / "b",
+        "Arm3-Hazard-8",
+        epoch=fixed(**{"episode/return": 0.3, "episode/return_std": 0.5}),
+    )
     assert verdicts(tmp_path / "a")["learned"] is True
     assert verdicts(tmp_path / "b")["learned"] is False
 
@@ -354,10 +375,10 @@ def test_a_run_without_an_epoch_is_named(tmp_path: Path) -> None:
 
 
 def test_unfinished_seeds_are_shown_but_not_averaged_with_finished_ones(tmp_path: Path) -> None:
-    write_run(tmp_path, seed=0, epoch=fixed(**{"return": 2.0}))
-    write_run(tmp_path, seed=1, done=7, epoch=fixed(**{"return": 9.0}))
+    write_run(tmp_path, seed=0, epoch=fixed(**{"episode/return": 2.0}))
+    write_run(tmp_path, seed=1, done=7, epoch=fixed(**{"episode/return": 9.0}))
     group = only(tmp_path)
-    assert group.mean("last", "return") == 2.0
+    assert group.mean("last", "episode/return") == 2.0
     assert [run.seed for run in group.uncounted] == [1]
     assert cells(metrics_table([group]))["seeds"] == "1 (+1 unfinished)"
     text = said(tmp_path)
@@ -376,11 +397,11 @@ def test_if_no_run_is_finished_the_report_says_so_first_and_judges_nothing(tmp_p
 
 
 def test_other_settings_under_one_name_are_apart_and_flagged(tmp_path: Path) -> None:
-    write_run(tmp_path / "a", seed=0, epoch=fixed(**{"return": 1.0}))
-    write_run(tmp_path / "b", seed=1, target_kl=0.5, epoch=fixed(**{"return": 3.0}))
+    write_run(tmp_path / "a", seed=0, epoch=fixed(**{"episode/return": 1.0}))
+    write_run(tmp_path / "b", seed=1, target_kl=0.5, epoch=fixed(**{"episode/return": 3.0}))
     groups = groups_of(tmp_path)
     assert [g.name for g in groups] == ["SCPO · target_kl=0.02", "SCPO · target_kl=0.5"]
-    assert [g.mean("last", "return") for g in groups] == [1.0, 3.0]
+    assert [g.mean("last", "episode/return") for g in groups] == [1.0, 3.0]
     assert [g.main for g in groups] == [True, False]  # the defaults stand for the algorithm
     assert "runs named scpo have 2 different settings" in said(tmp_path)
     assert [entry["colour"] for entry in legend(groups)] == ["scpo", "x0"]
@@ -412,7 +433,9 @@ def test_a_picture_of_curves_never_averages_variants_of_an_algorithm(tmp_path: P
     }
 
 
-def drawn(runs: list[Path], key: str = "return") -> dict[str, tuple[list[float], list[float]]]:
+def drawn(
+    runs: list[Path], key: str = "episode/return"
+) -> dict[str, tuple[list[float], list[float]]]:
     """The steps (in millions) and the means of every curve of a picture."""
     found: dict[str, tuple[list[float], list[float]]] = {}
 
@@ -431,10 +454,14 @@ def drawn(runs: list[Path], key: str = "return") -> dict[str, tuple[list[float],
 def test_a_picture_of_curves_never_averages_other_settings_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runs = [write_run(tmp_path / "a", seed=0, epoch=fixed(**{"return": 1.0}))]
-    runs.append(write_run(tmp_path / "b", seed=1, target_kl=0.5, epoch=fixed(**{"return": 3.0})))
+    runs = [write_run(tmp_path / "a", seed=0, epoch=fixed(**{"episode/return": 1.0}))]
     runs.append(
-        write_run(tmp_path / "a", seed=2, train={"threads": 9}, epoch=fixed(**{"return": 2.0}))
+        write_run(tmp_path / "b", seed=1, target_kl=0.5, epoch=fixed(**{"episode/return": 3.0}))
+    )
+    runs.append(
+        write_run(
+            tmp_path / "a", seed=2, train={"threads": 9}, epoch=fixed(**{"episode/return": 2.0})
+        )
     )
     assert {label: values[0] for label, (_, values) in drawn(runs).items()} == {
         "scpo · target_kl=0.02": 1.5,
@@ -452,7 +479,7 @@ def test_a_picture_of_curves_takes_a_run_named_twice_once(tmp_path: Path) -> Non
 
 def test_a_picture_of_curves_averages_at_the_same_steps(tmp_path: Path) -> None:
     def rising(number: int) -> dict[str, Any]:
-        return {"return": float(number), "steps": 1_000_000 * number}
+        return {"episode/return": float(number), "steps": 1_000_000 * number}
 
     whole = write_run(tmp_path, seed=0, epoch=rising)
     part = write_run(tmp_path, seed=1, epoch=rising) / "metrics.jsonl"
@@ -465,7 +492,9 @@ def test_a_picture_of_curves_averages_at_the_same_steps(tmp_path: Path) -> None:
 def test_a_picture_of_runs_in_which_no_episode_ended_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: Any, rate: float | None
 ) -> None:
-    none = fixed(**{"return": None, "episode_cost": None, "max_cost": None, "cost_rate": rate})
+    none = fixed(
+        **{"episode/return": None, "cost/episode": None, "cost/max": None, "cost/rate": rate}
+    )
     run = write_run(tmp_path, epoch=none)
     assert curves.draw_curves([run], tmp_path / "curves.png").exists()
     assert "scpo: no episode has ended yet" in caplog.text
@@ -479,7 +508,10 @@ def test_a_picture_of_curves_names_a_run_in_which_no_episode_ended_too(
     monkeypatch.setattr(
         Axes, "legend", lambda axis, **_: named.append(axis.get_legend_handles_labels()[1])
     )
-    runs = [write_run(tmp_path), write_run(tmp_path, label="new", epoch=fixed(**{"return": None}))]
+    runs = [
+        write_run(tmp_path),
+        write_run(tmp_path, label="new", epoch=fixed(**{"episode/return": None})),
+    ]
     curves.draw_curves(runs, tmp_path / "curves.png")
     assert named == [["scpo", "new"]]
 
@@ -502,7 +534,7 @@ def test_a_run_from_before_a_setting_is_apart(tmp_path: Path) -> None:
 def test_a_truncated_metrics_file_is_read_to_its_last_whole_line_and_said(tmp_path: Path) -> None:
     path = write_run(tmp_path, epochs=20) / "metrics.jsonl"
     text = path.read_text()
-    path.write_text(text[: text.rindex('"return"')])
+    path.write_text(text[: text.rindex('"episode/return"')])
     (run,) = read_runs([tmp_path]).runs
     assert run.summary.epochs_done == 19
     assert run.notes == ("metrics.jsonl is cut short: read to its last whole line (19)",)
@@ -585,7 +617,9 @@ def test_a_report_of_the_export_says_the_same(tmp_path: Path) -> None:
     ours, theirs = groups_of(tmp_path / "runs"), groups_of(tmp_path / "results")
     for a, b in zip(ours, theirs, strict=True):
         assert a.curve().steps.tolist() == b.curve().steps.tolist()
-        assert b.curve().mean["return"] == pytest.approx(a.curve().mean["return"], rel=1e-4)
+        assert b.curve().mean["episode/return"] == pytest.approx(
+            a.curve().mean["episode/return"], rel=1e-4
+        )
 
 
 def test_runs_of_one_name_from_two_folders_are_both_exported(tmp_path: Path) -> None:
@@ -607,13 +641,13 @@ def test_a_second_export_never_replaces_other_runs(tmp_path: Path) -> None:
 def test_the_export_of_a_run_trained_again_replaces_the_old_one(tmp_path: Path) -> None:
     for name, threads, value in (("old", 2, 1.0), ("new", 1, 2.0)):
         run = write_run(
-            tmp_path / name, train={"threads": threads}, epoch=fixed(**{"return": value})
+            tmp_path / name, train={"threads": threads}, epoch=fixed(**{"episode/return": value})
         )
         config = json.loads((run / "config.json").read_text())
         (run / "config.json").write_text(json.dumps(config | {"statewise": name}))
         export_runs([tmp_path / name], tmp_path / "out")
     reading = read_runs([tmp_path / "out"])
-    assert [(run.path.name, run.summary.last["return"]) for run in reading.runs] == [
+    assert [(run.path.name, run.summary.last["episode/return"]) for run in reading.runs] == [
         ("seed-0", 2.0)
     ]
     assert reading.notes == ()
@@ -628,8 +662,8 @@ def test_an_export_never_replaces_one_whose_settings_cannot_be_read(tmp_path: Pa
 
 
 def test_a_run_that_is_there_twice_with_other_results_is_said(tmp_path: Path) -> None:
-    old = write_run(tmp_path / "a", epoch=fixed(**{"return": 1.0}))
-    new = write_run(tmp_path / "b", epoch=fixed(**{"return": 2.0}))
+    old = write_run(tmp_path / "a", epoch=fixed(**{"episode/return": 1.0}))
+    new = write_run(tmp_path / "b", epoch=fixed(**{"episode/return": 2.0}))
     copy = export_runs([tmp_path / "a"], tmp_path / "c")[0]
     assert read_runs([tmp_path]).notes == (
         f"{new}: same settings and seed as {old}, but other final results; only the latter counts",

@@ -16,7 +16,7 @@ from statewise.report.build import build_report
 SUITES = ("Point-Hazard-1", "Point-Hazard-8")
 ALGOS = ("scpo", "trpo", "cpo", "trpo_sl")
 EPOCHS = 100
-CHART = "figure.chart[data-suite='0'][data-metric='episode_cost'] svg"
+CHART = "figure.chart[data-suite='0'][data-metric='cost/episode'] svg"
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def column(page: Page, table: str, index: int) -> list[str]:
 
 
 def test_every_curve_is_drawn_with_all_its_points(page: Page) -> None:
-    metrics = ("return", "episode_cost", "cost_rate", "max_cost")
+    metrics = ("episode/return", "cost/episode", "cost/rate", "cost/max")
     assert lines(page, 0) == {f"{m} {s}": EPOCHS for m in metrics for s in range(4) if s != 3} | {
         f"{m} 4": EPOCHS for m in metrics
     }
@@ -90,7 +90,7 @@ def test_what_is_said_of_episodes_is_shaded_until_one_can_have_run_out_of_time(p
     lines(page, 0)
     shaded = page.eval("""[...document.querySelectorAll("figure.chart[data-suite='0'] .unsettled")].map(
       (r) => [r.closest("figure").dataset.metric, r.width.baseVal.value > 4])""")
-    assert shaded == [["return", True], ["episode_cost", True], ["max_cost", True]]
+    assert shaded == [["episode/return", True], ["cost/episode", True], ["cost/max", True]]
 
 
 def test_a_click_in_the_legend_hides_and_shows_in_all_charts(page: Page) -> None:
@@ -130,12 +130,12 @@ def test_hovering_shows_the_values_of_all_visible_algorithms(page: Page) -> None
 
 
 def test_the_switches_change_what_is_drawn(page: Page) -> None:
-    chart = "figure.chart[data-suite='0'][data-metric='cost_rate']"
+    chart = "figure.chart[data-suite='0'][data-metric='cost/rate']"
     path = f"document.querySelector(\"{chart} path.mean\").getAttribute('d')"
     title = f'document.querySelector("{chart} .title").innerText'
     page.centre(chart)
     running = page.eval(path)
-    page.click("[data-rate='epoch_cost_rate']")
+    page.click("[data-rate='cost/epoch_rate']")
     page.centre(chart)
     per_epoch = page.eval(path)
     assert page.eval(title) == "Cost rate, per epoch"

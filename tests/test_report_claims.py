@@ -25,11 +25,11 @@ from statewise.report.markdown import markdown
 from statewise.report.page import page
 from statewise.report.question_captions import maximum_caption
 from statewise.report.ranking import rank
-from statewise.training import checkpoint
+from statewise.runs import checkpoint
 
-GOOD = {"return": 2.58, "episode_cost": 0.54, "cost_rate": 0.0071}
-NO_EPISODE = {"return": None, "return_std": None, "episode_cost": None, "max_cost": None,
-              "max_cost_hazard": None, "violation_rate_hazard": None, "episodes": 0}  # fmt: skip
+GOOD = {"episode/return": 2.58, "cost/episode": 0.54, "cost/rate": 0.0071}
+NO_EPISODE = {"episode/return": None, "episode/return_std": None, "cost/episode": None, "cost/max": None,
+              "cost/hazard/max": None, "cost/hazard/violation_rate": None, "episode/count": 0}  # fmt: skip
 SCPO_RUN = "Point-Hazard-8/scpo/seed-0"
 
 
@@ -71,7 +71,7 @@ def test_claims_about_episodes_stay_open_until_one_can_have_run_out_of_time(tmp_
 
 def test_lowest_says_of_how_many_and_fewer_than_nine_are_counted_apart(tmp_path: Path) -> None:
     for algo, cost in (("scpo", 0.001), ("trpo", 0.002)):
-        write_run(tmp_path, algo=algo, epoch=lambda _, cost=cost: GOOD | {"cost_rate": cost})
+        write_run(tmp_path, algo=algo, epoch=lambda _, cost=cost: GOOD | {"cost/rate": cost})
     found = findings(tmp_path)
     assert next(c for c in found.checks if c.key == "cost_rate_lowest").among == 2
     assert tally([found])["cost_rate_lowest"] == ["1 of 1 with fewer methods"]
@@ -84,10 +84,10 @@ def test_a_method_that_is_safer_because_it_did_not_learn_is_told_from_one_that_d
 ) -> None:
     costs = {"scpo": 0.001, "trpo": 0.002, "trpo_ipo": 0.0001}
     for algo, cost in costs.items():
-        given = GOOD | {"cost_rate": cost} | ({"return": 0.3} if algo == "trpo_ipo" else {})
+        given = GOOD | {"cost/rate": cost} | ({"episode/return": 0.3} if algo == "trpo_ipo" else {})
         write_run(tmp_path / "idle", algo=algo, epoch=lambda _, given=given: given)
         write_run(
-            tmp_path / "able", algo=algo, epoch=lambda _, cost=cost: GOOD | {"cost_rate": cost}
+            tmp_path / "able", algo=algo, epoch=lambda _, cost=cost: GOOD | {"cost/rate": cost}
         )
     idle = check(tmp_path / "idle", "cost_rate_lowest")
     assert (idle.verdict, idle.among, idle.among_learned) == (False, 3, 2)
@@ -104,7 +104,9 @@ def test_scpo_is_not_said_to_be_the_safest_that_learned_while_a_cost_is_not_know
     write(tmp_path, "scpo")
     write(tmp_path, "trpo")
     write_run(
-        tmp_path, algo="trpo_ipo", epoch=lambda _: GOOD | {"return": 0.3, "episode_cost": 0.0}
+        tmp_path,
+        algo="trpo_ipo",
+        epoch=lambda _: GOOD | {"episode/return": 0.3, "cost/episode": 0.0},
     )
     assert check(tmp_path, "episode_cost_lowest").among_learned == 2
     write(tmp_path, "cpo", ends=False)
@@ -113,14 +115,14 @@ def test_scpo_is_not_said_to_be_the_safest_that_learned_while_a_cost_is_not_know
 
 def test_a_safe_scpo_that_did_not_learn_is_not_the_safest_of_those_that_did(tmp_path: Path) -> None:
     for algo, cost in (("scpo", 0.001), ("trpo", 0.002), ("trpo_ipo", 0.0001)):
-        idle = {} if algo == "trpo" else {"return": 0.3}
-        write_run(tmp_path, algo=algo, epoch=lambda _, g=GOOD | {"cost_rate": cost} | idle: g)
+        idle = {} if algo == "trpo" else {"episode/return": 0.3}
+        write_run(tmp_path, algo=algo, epoch=lambda _, g=GOOD | {"cost/rate": cost} | idle: g)
     assert check(tmp_path, "cost_rate_lowest").among_learned == 0
 
 
 def test_a_method_that_hardly_earns_anything_is_ranked_last(tmp_path: Path) -> None:
-    idle = {"return": 0.3, "cost_rate": 0.0}
-    for algo, given in (("scpo", {"cost_rate": 0.001}), ("trpo", {}), ("trpo_ipo", idle)):
+    idle = {"episode/return": 0.3, "cost/rate": 0.0}
+    for algo, given in (("scpo", {"cost/rate": 0.001}), ("trpo", {}), ("trpo_ipo", idle)):
         write_run(tmp_path, algo=algo, epoch=lambda _, given=given: GOOD | given)
     ranks = rank(group_runs(read_runs([tmp_path]).runs))
     assert [r.algo for r in ranks] == ["scpo", "trpo", "trpo_ipo"]
@@ -136,7 +138,7 @@ def test_trpo_is_not_the_papers_where_its_return_is_not_known(tmp_path: Path) ->
 
 
 def test_a_number_that_is_apart_tells_though_others_are_not_known(tmp_path: Path) -> None:
-    write_run(tmp_path, algo="trpo", epoch=lambda n: NO_EPISODE | {"cost_rate": 0.5})
+    write_run(tmp_path, algo="trpo", epoch=lambda n: NO_EPISODE | {"cost/rate": 0.5})
     assert check(tmp_path, "trpo").verdict is False
 
 

@@ -24,7 +24,7 @@ def ending(metric: str, before: float, last: float) -> Epoch:
     return lambda number: {metric: {39: before, 40: last}.get(number, 100.0)}
 
 
-@pytest.mark.parametrize("metric", ["return", "episode_cost"])
+@pytest.mark.parametrize("metric", ["episode/return", "cost/episode"])
 def test_a_ranking_is_of_the_late_epochs_and_not_of_the_last_one(
     tmp_path: Path, metric: str
 ) -> None:
@@ -39,10 +39,10 @@ def test_a_ranking_is_of_the_cost_rate_of_the_whole_training(tmp_path: Path) -> 
     for algo, rate in (("trpo", 0.02), ("scpo", 0.01)):
         write_run(
             tmp_path, algo=algo,
-            epoch=lambda number, rate=rate: {"cost_rate": rate, "epoch_cost_rate": 0.5},  # type: ignore[misc]
+            epoch=lambda number, rate=rate: {"cost/rate": rate, "cost/epoch_rate": 0.5},  # type: ignore[misc]
         )  # fmt: skip
     scpo = next(r for r in rank(groups_of(tmp_path)) if r.algo == "scpo")
-    score = scpo.scores["cost_rate"]
+    score = scpo.scores["cost/rate"]
     assert score is not None and score.estimate == pytest.approx(0.5)
 
 
@@ -51,7 +51,7 @@ def shown(root: Path, episodes: int, violations: int) -> dict[str, str]:
     hit = torch.zeros(episodes)
     hit[:violations] = 1.0
     numbers: dict[str, Any] = {
-        "episodes": episodes, "violation_rate_hazard": float(hit.mean()),
+        "episode/count": episodes, "cost/hazard/violation_rate": float(hit.mean()),
     }  # fmt: skip
     write_run(root, epoch=lambda number: numbers)
     (group,) = groups_of(root)

@@ -107,10 +107,10 @@ def test_an_export_beside_the_runs_can_be_made_again(tmp_path: Path) -> None:
 def test_metrics_that_go_beyond_the_summary_count_and_it_is_said(tmp_path: Path) -> None:
     write_run(tmp_path / "part", done=7)
     (part,) = export_runs([tmp_path / "part"], tmp_path / "small")
-    run = write_run(tmp_path / "runs", epoch=lambda n: {"return": float(n)})
+    run = write_run(tmp_path / "runs", epoch=lambda n: {"episode/return": float(n)})
     (run / "summary.json").write_bytes((part / "summary.json").read_bytes())
     found = only(tmp_path / "runs")
-    assert found.finished and found.summary.last["return"] == 20.0
+    assert found.finished and found.summary.last["episode/return"] == 20.0
     assert found.notes == (
         "summary.json is of 7 epochs, but metrics.jsonl has 20: the metrics count",
     )
@@ -186,9 +186,9 @@ def test_junk_for_metrics_is_damage_and_not_a_run_that_has_just_begun(
 
 
 def test_missing_and_repeated_epochs_are_said(tmp_path: Path) -> None:
-    path = write_run(tmp_path, epoch=lambda n: {"return": float(n)}) / "metrics.jsonl"
+    path = write_run(tmp_path, epoch=lambda n: {"episode/return": float(n)}) / "metrics.jsonl"
     lines = lines_of(path)
-    again = lines[8].replace('"return": 9.0', '"return": 90.0')
+    again = lines[8].replace('"episode/return": 9.0', '"episode/return": 90.0')
     path.write_text("".join([lines[0], *lines[5:9], again, *lines[10:]]))
     run = only(tmp_path)
     assert run.notes == (
@@ -196,15 +196,18 @@ def test_missing_and_repeated_epochs_are_said(tmp_path: Path) -> None:
         "metrics.jsonl lacks epochs 2 to 5, 10",
     )
     assert run.curve_epochs == (1, *range(6, 10), *range(11, 21))
-    assert run.curves["return"][4] == 90.0
+    assert run.curves["episode/return"][4] == 90.0
     assert "metrics.jsonl lacks epochs 2 to 5, 10" in said(tmp_path)
 
 
 def test_the_last_5_percent_are_epochs_and_not_lines(tmp_path: Path) -> None:
-    path = write_run(tmp_path, epochs=40, epoch=lambda n: {"return": float(n)}) / "metrics.jsonl"
+    path = (
+        write_run(tmp_path, epochs=40, epoch=lambda n: {"episode/return": float(n)})
+        / "metrics.jsonl"
+    )
     lines = lines_of(path)
     path.write_text("".join([*lines[:30], lines[39]]))  # of the last two epochs one is there
-    assert only(tmp_path).summary.late["return"] == 40.0
+    assert only(tmp_path).summary.late["episode/return"] == 40.0
 
 
 # Episodes ---------------------------------------------------------------------------------------
@@ -267,7 +270,12 @@ def test_episodes_that_are_not_there_are_said_unless_an_export_needs_none(tmp_pa
 
 
 def test_no_episodes_are_expected_where_none_ended(tmp_path: Path) -> None:
-    none = {"episodes": 0, "return": None, "max_cost_hazard": None, "violation_rate_hazard": None}
+    none = {
+        "episode/count": 0,
+        "episode/return": None,
+        "cost/hazard/max": None,
+        "cost/hazard/violation_rate": None,
+    }
     write_run(tmp_path, epoch=lambda n: none, episodes=False)
     assert only(tmp_path).notes == ()
 
@@ -308,7 +316,7 @@ def test_a_run_with_bad_settings_is_left_out_by_name(
         (lambda s: s["channels"][0].update(violations=500), "500 of 100 episodes violate hazard"),
         (lambda s: s.update(notes=None), "the summary has notes None, not list[str]"),
         (lambda s: s.update(seconds=float("nan")), "the summary has seconds nan, not float"),
-        (lambda s: s["last"].update({"return": float("nan")}), "the summary has last {"),
+        (lambda s: s["last"].update({"episode/return": float("nan")}), "the summary has last {"),
         (lambda s: s.update(steps="many"), "the summary has steps 'many', not int"),
     ],
 )
@@ -332,8 +340,8 @@ def test_fields_of_a_newer_summary_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_updates_that_were_left_out_are_said(tmp_path: Path) -> None:
-    write_run(tmp_path / "runs", seed=0, epoch=lambda n: {"skipped_updates": 0})
-    write_run(tmp_path / "runs", seed=1, epoch=lambda n: {"skipped_updates": n // 5})
+    write_run(tmp_path / "runs", seed=0, epoch=lambda n: {"update/skipped": 0})
+    write_run(tmp_path / "runs", seed=1, epoch=lambda n: {"update/skipped": n // 5})
     export_runs([tmp_path / "runs"], tmp_path / "small")
     for root in (tmp_path / "runs", tmp_path / "small"):
         text = said(root)
@@ -343,9 +351,9 @@ def test_updates_that_were_left_out_are_said(tmp_path: Path) -> None:
 
 
 def test_a_summary_from_before_updates_left_out_were_counted_is_read(tmp_path: Path) -> None:
-    write_run(tmp_path / "runs", epoch=lambda n: {"skipped_updates": 1})
+    write_run(tmp_path / "runs", epoch=lambda n: {"update/skipped": 1})
     (small,) = export_runs([tmp_path / "runs"], tmp_path / "small")
-    change(small / "summary.json", lambda s: s.pop("skipped_updates"))
+    change(small / "summary.json", lambda s: s.pop("update/skipped"))
     assert only(tmp_path / "small").summary.skipped_updates is None
     assert "left out" not in said(tmp_path / "small")
 
@@ -353,8 +361,11 @@ def test_a_summary_from_before_updates_left_out_were_counted_is_read(tmp_path: P
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"epoch": 20, "steps": 9, "return": "high"}\n', "has return 'high', not a number"),
-        ('{"epoch": 20, "steps": 9, "return": NaN}\n', "has return nan, not a number"),
+        (
+            '{"epoch": 20, "steps": 9, "episode/return": "high"}\n',
+            "has return 'high', not a number",
+        ),
+        ('{"epoch": 20, "steps": 9, "episode/return": NaN}\n', "has return nan, not a number"),
         ('{"epoch": "20", "steps": 9}\n', "has epoch '20', not positive int"),
         ('{"epoch": 20}\n', "lacks steps"),
         ("null\n", "is None, not an object"),
@@ -374,7 +385,7 @@ def test_a_run_with_a_line_that_is_no_epoch_is_left_out_by_name(
 
 def test_impossible_rates_leave_the_run_out_by_name(tmp_path: Path) -> None:
     write_run(tmp_path, seed=0)
-    write_run(tmp_path, seed=1, epoch=lambda n: {"violation_rate_hazard": 1.5})
+    write_run(tmp_path, seed=1, epoch=lambda n: {"cost/hazard/violation_rate": 1.5})
     (note,) = read_runs([tmp_path]).notes
     assert note.endswith("seed-1: 150 of 100 episodes violate hazard; left out")
 

@@ -31,7 +31,7 @@ def both_say(root: Path) -> tuple[str, str]:
 
 def write(root: Path, suite: str, algo: str, *costs: float, **more: Any) -> None:
     for seed, cost in enumerate(costs):
-        write_run(root, suite, algo, seed, epoch=lambda _, c=cost: {"episode_cost": c} | more)
+        write_run(root, suite, algo, seed, epoch=lambda _, c=cost: {"cost/episode": c} | more)
 
 
 # Intervals --------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def write(root: Path, suite: str, algo: str, *costs: float, **more: Any) -> None
 def test_a_base_that_is_not_sure_makes_the_interval_wider(tmp_path: Path) -> None:
     write(tmp_path, SUITES[0], "trpo", 0.5, 1.0, 1.5)
     write(tmp_path, SUITES[0], "scpo", 0.2, 0.2, 0.2)
-    score = ranks(tmp_path)["scpo"].scores["episode_cost"]
+    score = ranks(tmp_path)["scpo"].scores["cost/episode"]
     assert score is not None
     assert score.estimate == pytest.approx(0.2)
     assert score.low == pytest.approx(0.2 / 1.5) and score.high == pytest.approx(0.2 / 0.5)
@@ -61,7 +61,7 @@ def test_an_interval_covers_the_truth_with_a_base_that_is_an_estimate() -> None:
 
 def test_trpo_is_divided_by_itself_in_every_draw(tmp_path: Path) -> None:
     write(tmp_path, SUITES[0], "trpo", 0.5, 1.0, 1.5)
-    score = ranks(tmp_path)["trpo"].scores["episode_cost"]
+    score = ranks(tmp_path)["trpo"].scores["cost/episode"]
     assert score is not None
     assert (score.low, score.estimate, score.high) == pytest.approx((1.0, 1.0, 1.0))
 
@@ -90,7 +90,7 @@ def test_suites_with_one_seed_are_counted_beside_the_intervals(tmp_path: Path) -
     write(tmp_path, SUITES[2], "cpo", 0.2, 0.3)
     found = ranks(tmp_path)
     assert found["scpo"].single == {SUITES[2]} and found["cpo"].single == set(SUITES[1:])
-    assert found["scpo"].scores["episode_cost"] is not None
+    assert found["scpo"].scores["cost/episode"] is not None
     for text in both_say(tmp_path):
         assert "Intervals are too narrow where a suite has one seed only" in text
         assert "1 of 3 suites for SCPO" in text and "2 of 3 suites for CPO" in text
@@ -107,7 +107,7 @@ def test_nothing_is_said_of_one_seed_where_there_is_no_interval(tmp_path: Path) 
 
 def test_a_suite_that_a_score_is_not_over_is_named_with_the_reason(tmp_path: Path) -> None:
     for suite in SUITES:
-        empty = {"return": None, "episode_cost": None, "episodes": 0}
+        empty = {"episode/return": None, "cost/episode": None, "episode/count": 0}
         write(tmp_path, suite, "trpo", 0.0 if suite == SUITES[2] else 1.0)
         write(tmp_path, suite, "scpo", 0.5)
         write(tmp_path, suite, "cpo", 0.5, **(empty if suite == SUITES[1] else {}))
@@ -119,15 +119,15 @@ def test_a_suite_that_a_score_is_not_over_is_named_with_the_reason(tmp_path: Pat
         )
         assert f"Left out of the return: {SUITES[1]} (CPO's is not known)." in side
         assert "0.50, 2 suites" in side and "0.50, 1 suite" in side
-    assert ranks(tmp_path)["scpo"].left_out["cost_rate"] == {}
+    assert ranks(tmp_path)["scpo"].left_out["cost/rate"] == {}
 
 
 def test_a_return_of_trpo_that_is_not_known_leaves_its_suite_out(tmp_path: Path) -> None:
-    write(tmp_path, SUITES[0], "trpo", 1.0, **{"return": None, "episodes": 0})
+    write(tmp_path, SUITES[0], "trpo", 1.0, **{"episode/return": None, "episode/count": 0})
     write(tmp_path, SUITES[0], "scpo", 1.0)
     found = ranks(tmp_path)["scpo"]
-    assert found.scores["return"] is None
-    assert found.left_out["return"] == {SUITES[0]: "TRPO's is not known"}
+    assert found.scores["episode/return"] is None
+    assert found.left_out["episode/return"] == {SUITES[0]: "TRPO's is not known"}
 
 
 def test_suites_that_the_paper_lacks_are_named(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_run_of_the_results_repeats_to_the_digit(tmp_path: Path) -> None:
     )
     lines = (Path(run) / "metrics.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]
-    assert len(found) == EPOCHS and said[-1]["cost_rate"] > 0.0
+    assert len(found) == EPOCHS and said[-1]["cost/rate"] > 0.0
     for now, then in zip(found, said, strict=True):
         assert {k: _rounded(now[k]) for k in then} == then
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from statewise.algos.estimates import Batch, CostSignal, estimate
 from statewise.algos.fitting import all_finite, descend, memory, restore
-from statewise.graphs import Graphed, side_by_side
+from statewise.cuda_graphs import Graphed, side_by_side
 from statewise.nets import GaussianPolicy, Scaler, mlp, start_at
 from statewise.types import Act, EnvSpec, Rollout, Step
 
@@ -295,11 +295,11 @@ class Algorithm:
         batch = estimate(self, rollout)
         if not batch.finite():
             self.skipped += 1
-            return {"skipped_updates": self.skipped, "update_skipped": 1.0}
+            return {"update/skipped": self.skipped, "update/skipped_now": 1.0}
         metrics = self.improve(batch)
         if not first:
             self._measure(rollout)  # now that nothing of it is asked any more
-        return {**batch.metrics(self.spec.cost_names), **metrics, "skipped_updates": self.skipped}
+        return {**batch.metrics(self.spec.cost_names), **metrics, "update/skipped": self.skipped}
 
     def _measure(self, rollout: Rollout) -> None:
         """Mean and spread of what networks read."""
@@ -345,7 +345,7 @@ class Algorithm:
             if not (math.isfinite(loss) and all_finite(net)):
                 self.skipped += 1
                 restore(net, optimizer, saved)
-        return {f"{name}_loss": loss for name, loss in zip(targets, last, strict=True)}
+        return {f"critic/{name}_loss": loss for name, loss in zip(targets, last, strict=True)}
 
     def _regression(self, names: tuple[str, ...]) -> Graphed:
         """Adam steps on the rows `[steps, n]` of the data; returns the last losses `[networks]`."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import mmdp, returns
-from statewise.graphs import Graphed
+from statewise.cuda_graphs import Graphed
 from statewise.types import Rollout
 
 if TYPE_CHECKING:
@@ -72,19 +72,19 @@ class Batch:
     def metrics(self, cost_names: tuple[str, ...]) -> dict[str, float]:
         """What the rollout says, before anything is learned from it."""
         out = {
-            "estimated_length": self.length,
-            "estimated_episodes": self.episodes,
-            "value_target_mean": float(self.target.mean()),
-            **_spread("value_target", self.target),
+            "estimate/length": self.length,
+            "estimate/episodes": self.episodes,
+            "critic/value_target/mean": float(self.target.mean()),
+            **_spread("critic/value_target", self.target),
         }
         if self.cost_target.shape[1]:
-            out["zero_target_share"] = 1.0 - float(self.positive.float().mean())
+            out["critic/zero_target_share"] = 1.0 - float(self.positive.float().mean())
             for i, name in enumerate(cost_names):
-                out[f"J_{name}"] = float(self.J[i])
+                out[f"constraint/{name}/estimate"] = float(self.J[i])
                 size = self.cost_advantage[:, i].abs()
-                out[f"max_cost_advantage_{name}"] = float(size.max())
-                out |= self.by_age(f"max_cost_advantage_{name}", size, "amax")
-                out |= _spread(f"cost_target_{name}", self.cost_target[:, i])
+                out[f"constraint/{name}/max_advantage"] = float(size.max())
+                out |= self.by_age(f"constraint/{name}/max_advantage", size, "amax")
+                out |= _spread(f"constraint/{name}/target", self.cost_target[:, i])
         return out
 
     def by_age(self, name: str, rows: Tensor, reduce: Literal["sum", "amax"]) -> dict[str, float]:
@@ -92,7 +92,7 @@ class Batch:
         edges = torch.tensor(AGES[1:], device=rows.device)
         bins = torch.bucketize(self.rollout.age.flatten(), edges, right=True)
         out = rows.new_zeros(len(AGES)).scatter_reduce(0, bins, rows, reduce)
-        return {f"{name}_age_{age}": x for age, x in zip(AGES, out.tolist(), strict=True)}
+        return {f"{name}/age_{age}": x for age, x in zip(AGES, out.tolist(), strict=True)}
 
 
 def _spread(name: str, values: Tensor) -> dict[str, float]:
@@ -100,7 +100,7 @@ def _spread(name: str, values: Tensor) -> dict[str, float]:
     shares = torch.tensor([0.05, 0.5, 0.95, 0.99, 1.0], device=values.device)
     labels = ("p05", "p50", "p95", "p99", "max")
     quantiles = torch.quantile(values, shares).tolist()
-    return {f"{name}_{label}": x for label, x in zip(labels, quantiles, strict=True)}
+    return {f"{name}/{label}": x for label, x in zip(labels, quantiles, strict=True)}
 
 
 @torch.no_grad()

@@ -27,8 +27,8 @@ class Corrections:
         """The metrics since the last call."""
         changed, distance = float(self._changed), float(self._distance)
         metrics = {
-            "correction_rate": changed / max(self._acted, 1),
-            "correction_size": distance / max(changed, 1.0),
+            "safety_layer/rate": changed / max(self._acted, 1),
+            "safety_layer/size": distance / max(changed, 1.0),
         }
         self._clear()
         return metrics

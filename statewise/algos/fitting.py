@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core.regression import MlpRegression
-from statewise.graphs import minibatches
+from statewise.cuda_graphs import minibatches
 
 
 def descend(

@@ -50,7 +50,10 @@ class Pcpo(Algorithm):
         region = self.target_kl if s.keep_region else float("inf")
         test = line_search.trust_region_test(region, reward_test="never")
         search = step.search(direction, lambda m: test(line_search.Measurement(m.kl, 0.0)))
-        metrics = step.metrics(search) | {"feasible": float(plan.feasible)}
+        metrics = step.metrics(search) | {"policy/feasible": float(plan.feasible)}
         for i, name in enumerate(self.spec.cost_names):
-            metrics |= {f"c_{name}": float(violation[i]), f"beta_{name}": plan.beta[i]}
+            metrics |= {
+                f"constraint/{name}/violation": float(violation[i]),
+                f"constraint/{name}/beta": plan.beta[i],
+            }
         return metrics | self.fit_critics(batch)

@@ -25,8 +25,8 @@ from statewise.algos.steps import (
     cost_surrogates,
     reward_surrogate,
 )
-from statewise.core.bounds import state_wise_penalty
 from statewise.core.line_search import RewardTest
+from statewise.core.mmdp import state_wise_penalty
 from statewise.types import Rollout
 
 
@@ -156,38 +156,38 @@ class Scpo(Algorithm):
 
     def predict(self, batch: Batch, step: Metrics) -> Metrics:
         """J_D of the new policy: to first order, with the corrected bound, with the paper's."""
-        bound = self.bound(batch, step["kl"])
+        bound = self.bound(batch, step["policy/kl"])
         metrics: Metrics = {}
         for i, name in enumerate(self.spec.cost_names):
-            first = float(batch.J[i]) + step[f"cost_change_{name}"]
+            first = float(batch.J[i]) + step[f"constraint/{name}/change"]
             epsilon = float(batch.cost_advantage[:, i].abs().max())
-            printed = 2 * self.spec.max_episode_steps * epsilon * math.sqrt(step["kl"] / 2)
+            printed = 2 * self.spec.max_episode_steps * epsilon * math.sqrt(step["policy/kl"] / 2)
             metrics |= {
-                f"J_predicted_{name}": first,
-                f"J_bound_{name}": first + float(bound[i]),
-                f"J_bound_paper_{name}": first + printed,
+                f"constraint/{name}/predicted": first,
+                f"constraint/{name}/bound": first + float(bound[i]),
+                f"constraint/{name}/bound_paper": first + printed,
             }
         return metrics
 
     def trusted(self) -> Metrics:
         """How many costs the batch held, and what was made of that."""
-        metrics: Metrics = {"cost_epochs": float(len(self.evidence.epochs) or 1)}
+        metrics: Metrics = {"critic/cost_epochs": float(len(self.evidence.epochs) or 1)}
         for i, name in enumerate(self.spec.cost_names):
-            metrics[f"rises_{name}"] = float(self.evidence.latest[i])
-            metrics[f"cost_lam_{name}"] = float(self.lam[i])
+            metrics[f"constraint/{name}/rises"] = float(self.evidence.latest[i])
+            metrics[f"constraint/{name}/lam"] = float(self.lam[i])
         return metrics
 
     def fit_critics(self, batch: Batch) -> Metrics:
         """Fit V, and V_D with its zero targets, which are most of them, as `subsample` says."""
         mode, inputs, targets = self.settings.subsample, batch.inputs, batch.cost_target
         if mode == "none":
-            return self.fit_to_enough(batch) | {"zero_targets_kept": 1.0}
+            return self.fit_to_enough(batch) | {"critic/zero_targets_kept": 1.0}
         zero, positive = (~batch.positive).nonzero()[:, 0], batch.positive.nonzero()[:, 0]
         kept = len(positive) / len(zero) if 0 < len(positive) < len(zero) else 1.0
         if kept == 1.0:
             # Also when there is no positive target at all: then V_D is pulled to zero everywhere.
-            return super().fit_critics(batch) | {"zero_targets_kept": 1.0}
-        metrics = self.fit_value(batch) | {"zero_targets_kept": kept}
+            return super().fit_critics(batch) | {"critic/zero_targets_kept": 1.0}
+        metrics = self.fit_value(batch) | {"critic/zero_targets_kept": kept}
         if mode == "weighted":
             weights = torch.where(batch.positive, 1.0, kept)
             return metrics | self.fit(

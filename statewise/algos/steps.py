@@ -15,7 +15,7 @@ from statewise.algos.estimates import Batch
 from statewise.core import gaussian, line_search, trust_region
 from statewise.core.fisher import MlpFisher, conjugate_gradient
 from statewise.core.line_search import Measurement, RewardTest, Search
-from statewise.graphs import Graphed
+from statewise.cuda_graphs import Graphed
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,17 +114,18 @@ class PolicyStep:
         log_std = self.algo.policy.log_std.detach()
         kl = self.kl / self.batch.episodes if taken else torch.zeros_like(self.kl)
         return {
-            "kl": taken.kl if taken else 0.0,
-            **self.batch.by_age("kl_sum", kl, "sum"),
-            "reward_change": taken.reward_change if taken else 0.0,
-            "step_fraction": search.fraction,
-            "line_search_tries": search.tries,
-            "step_accepted": float(search.accepted),
-            "cg_residual": self.residual,
-            "gradient_norm": float(self.gradients[0].norm()),
-            "entropy": float(gaussian.entropy(log_std)),
+            "policy/kl": taken.kl if taken else 0.0,
+            **self.batch.by_age("policy/kl_sum", kl, "sum"),
+            "policy/reward_change": taken.reward_change if taken else 0.0,
+            "policy/step_fraction": search.fraction,
+            "policy/line_search_tries": search.tries,
+            "policy/step_accepted": float(search.accepted),
+            "policy/cg_residual": self.residual,
+            "policy/gradient_norm": float(self.gradients[0].norm()),
+            "policy/entropy": float(gaussian.entropy(log_std)),
             **{
-                f"rejected_{reason.replace(' ', '_')}": n for reason, n in search.rejections.items()
+                f"policy/rejected/{reason.replace(' ', '_')}": n
+                for reason, n in search.rejections.items()
             },
         }
 
@@ -153,7 +154,7 @@ def natural_step(algo: Algorithm, batch: Batch, objective: Objective) -> Metrics
     delta, q = algo.target_kl, float(step.gram[0, 0])
     length = math.sqrt(2 * delta / q) if q > 0 else 0.0
     search = step.search(length * step.natural[0], line_search.trust_region_test(delta))
-    return step.metrics(search) | {"q": q}
+    return step.metrics(search) | {"policy/q": q}
 
 
 def constrained_step(
@@ -207,13 +208,18 @@ def constrained_step(
         direction = trust_region.step(rescue, step.natural[0], step.natural[1 : m + 1])
         test = line_search.trust_region_test(delta, violation, feasible=False)
         search = step.search(direction, test)
-        metrics |= {k: v for k, v in step.metrics(search).items() if not k.startswith("rejected")}
+        metrics |= {
+            k: v for k, v in step.metrics(search).items() if not k.startswith("policy/rejected")
+        }
         rescued = search.accepted
-    metrics |= {"q": q, "rescued": float(rescued)}
+    metrics |= {"policy/q": q, "policy/rescued": float(rescued)}
     for i, name in enumerate(algo.spec.cost_names):
-        metrics |= {f"c_{name}": violation[i], f"c_asked_{name}": float(asked[i])}
+        metrics |= {
+            f"constraint/{name}/violation": violation[i],
+            f"constraint/{name}/requested": float(asked[i]),
+        }
         if reliability is not None:
-            metrics[f"reliability_{name}"] = float(reliability.share[i])
+            metrics[f"constraint/{name}/reliability"] = float(reliability.share[i])
     return metrics | _plan_metrics(algo.spec.cost_names, plan, search, r, S)
 
 
@@ -222,18 +228,22 @@ def _plan_metrics(
 ) -> Metrics:
     """What was planned for each constraint, and what the step that was taken does to it."""
     taken = search.measurement if search.accepted else None
-    metrics: Metrics = {"case": float(plan.case), "lambda": plan.lam, "alpha": plan.alpha}
+    metrics: Metrics = {
+        "policy/case": float(plan.case),
+        "policy/lambda": plan.lam,
+        "policy/alpha": plan.alpha,
+    }
     for i, name in enumerate(names):
         metrics |= {
-            f"nu_{name}": plan.nu[i],
-            f"beta_{name}": plan.beta[i],
-            f"r_{name}": float(r[i]),
-            f"s_{name}": float(S[i, i]),
-            f"cost_change_{name}": taken.cost_change[i] if taken else 0.0,
-            f"cost_change_planned_{name}": plan.cost_change[i],
+            f"constraint/{name}/nu": plan.nu[i],
+            f"constraint/{name}/beta": plan.beta[i],
+            f"constraint/{name}/r": float(r[i]),
+            f"constraint/{name}/s": float(S[i, i]),
+            f"constraint/{name}/change": taken.cost_change[i] if taken else 0.0,
+            f"constraint/{name}/change_planned": plan.cost_change[i],
         }
         for j, other in enumerate(names[:i]):
-            metrics[f"s_{other}_{name}"] = float(S[i, j])
+            metrics[f"constraint/{name}/s/{other}"] = float(S[i, j])
     return metrics
 
 

@@ -64,7 +64,7 @@ class TrpoFac(Algorithm):
 
         step = natural_step(self, batch, objective)
         metrics = step | self.raise_prices(batch)
-        metrics |= {"multiplier_mean": float(price.mean()), "multiplier_max": float(price.max())}
+        metrics |= {"multiplier/mean": float(price.mean()), "multiplier/max": float(price.max())}
         return metrics | self.fit_critics(batch)
 
     def raise_prices(self, batch: Batch) -> Metrics:
@@ -86,4 +86,4 @@ class TrpoFac(Algorithm):
             self.skipped += 1
             self.multiplier.load_state_dict(saved[0])
             optimizer.load_state_dict(saved[1])
-        return {"multiplier_loss": float(loss.detach())}
+        return {"critic/multiplier_loss": float(loss.detach())}

@@ -56,8 +56,8 @@ class TrpoIpo(Algorithm):
 
         step = natural_step(self, batch, objective)
         for i, name in enumerate(self.spec.cost_names):
-            step |= {f"c_{name}": float(violation[i])}
-            step |= {f"barrier_{name}": float(self.barrier(violation[i]))}
+            step |= {f"constraint/{name}/violation": float(violation[i])}
+            step |= {f"constraint/{name}/barrier": float(self.barrier(violation[i]))}
         return step | self.fit_critics(batch)
 
     def barrier(self, u: Tensor) -> Tensor:

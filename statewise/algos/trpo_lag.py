@@ -53,7 +53,10 @@ class TrpoLag(Algorithm):
             0.0, s.multiplier_cap
         )
         for i, name in enumerate(self.spec.cost_names):
-            step |= {f"c_{name}": float(violation[i]), f"nu_{name}": float(self.multiplier[i])}
+            step |= {
+                f"constraint/{name}/violation": float(violation[i]),
+                f"constraint/{name}/nu": float(self.multiplier[i]),
+            }
         return step | self.fit_critics(batch)
 
     def extra_state(self) -> dict[str, Any]:

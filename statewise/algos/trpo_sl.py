@@ -80,7 +80,7 @@ class TrpoSl(Algorithm):
         change = cost - rollout.last_cost.flatten(0, 1)
         positive, zero = (cost > 0).any(1).nonzero()[:, 0], (cost == 0).all(1).nonzero()[:, 0]
         if len(positive) == 0:
-            return {"cost_model_loss": 0.0}  # nothing to learn from, and much to unlearn
+            return {"critic/cost_model_loss": 0.0}  # nothing to learn from, and much to unlearn
         pools = (positive, zero) if 0 < len(positive) < len(zero) else ()
         pairs = torch.cat([batch.inputs, executed], dim=1)
         return self.fit(pairs, {"cost_model": change}, pools)

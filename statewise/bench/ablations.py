@@ -19,7 +19,7 @@ from statewise.bench.launch import LaunchOptions
 from statewise.report.data import RunData, read_runs
 from statewise.report.groups import group_runs
 from statewise.report.paper import DRONE, MAXIMUM_SUITES, POINT
-from statewise.training import checkpoint
+from statewise.runs import checkpoint
 
 TARGET_EPISODES = 200
 """Episodes of which question 3 shows five."""

@@ -24,8 +24,8 @@ from statewise.bench.grid import LOG_FILE, Grid, Run, State, paper_grid, parse_s
 from statewise.bench.launch import LaunchOptions, Report
 from statewise.bench.table import GridView, summary
 from statewise.envs.suites import PAPER_SUITES
+from statewise.runs.folder import check_folder
 from statewise.training.loop import TrainSettings
-from statewise.training.run_folder import check_folder
 
 _OPTIONS = {
     "suite": "suites", "algo": "algos", "seed": "seeds", "steps": "steps", "num_envs": "num-envs",

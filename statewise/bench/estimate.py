@@ -63,8 +63,8 @@ def _step_seconds(run: Run, runs: Sequence[Run]) -> float:
 
 
 def _timed(run: Run) -> bool:
-    return "seconds" in run.metrics  # exported ones keep the curves only
+    return "time/total" in run.metrics  # exported ones keep the curves only
 
 
 def _measured(run: Run) -> float:
-    return float(run.metrics["seconds"] / run.metrics["steps"])
+    return float(run.metrics["time/total"] / run.metrics["steps"])

@@ -15,12 +15,13 @@ from typing import Any, Literal
 
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.algos.base import LimitSettings, Settings
-from statewise.envs.imports import PREFIX, check_id, import_modules
+from statewise.envs.imports import PREFIX, check_id
 from statewise.envs.suites import PAPER_SUITES, parse_suite
-from statewise.training import checkpoint
-from statewise.training.lock import is_locked
+from statewise.plugins import import_modules
+from statewise.runs import checkpoint
+from statewise.runs.folder import config_from_json, holds_a_run
+from statewise.runs.lock import is_locked
 from statewise.training.loop import INCIDENTAL, TrainSettings, earlier
-from statewise.training.run_folder import config_from_json, holds_a_run
 
 State = Literal[
     "new",  # nothing on disk yet

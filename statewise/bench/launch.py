@@ -17,7 +17,7 @@ import torch
 
 from statewise.bench.grid import FAILED_FILE, Grid, Run
 from statewise.bench.worker import BUSY, FINISHED, STOPPED, describe_job, last_lines, start_worker
-from statewise.training.checkpoint import write_atomically
+from statewise.runs.checkpoint import write_atomically
 
 Report = Callable[[Sequence[Run], str], None]
 """Is shown all runs, and a notice to the user or an empty one, about twice a second."""

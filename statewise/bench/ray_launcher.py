@@ -31,7 +31,7 @@ from statewise.bench.launch import (
     unfinished,
 )
 from statewise.bench.worker import STOPPED, describe_job, start_worker
-from statewise.training.lock import LOCK_FILE
+from statewise.runs.lock import LOCK_FILE
 from statewise.version import __version__
 
 log = logging.getLogger("statewise")

@@ -19,7 +19,7 @@ _STYLES: dict[State, str] = {
     "busy": "yellow", "interrupted": "yellow", "new": "dim",
 }  # fmt: skip
 _WORDS: dict[State, str] = {"new": "waiting", "busy": "elsewhere", "conflict": "other settings"}
-_NUMBERS = {"return": 2, "episode_cost": 3, "max_cost": 4, "cost_rate": 5}
+_NUMBERS = {"episode/return": 2, "cost/episode": 3, "cost/max": 4, "cost/rate": 5}
 _COLUMNS: dict[str, Literal["left", "right"]] = {
     "suite": "left", "algorithm": "left", "seed": "right", "state": "left", "progress": "left",
     "": "right", "return": "right", "episode cost": "right", "max cost": "right",
@@ -119,7 +119,11 @@ def run_table(shown: Sequence[Run], runs: Sequence[Run], width: int) -> Table:
 def _cells(run: Run, runs: Sequence[Run]) -> dict[str, Text]:
     """A row by column."""
     done, left = round(10 * run.progress), seconds_left(run, runs)
-    speed = f"{run.metrics['steps_per_second']:,.0f}" if "steps_per_second" in run.metrics else ""
+    speed = (
+        f"{run.metrics['time/steps_per_second']:,.0f}"
+        if "time/steps_per_second" in run.metrics
+        else ""
+    )
     texts = [
         run.spec.suite, run.spec.name, str(run.spec.seed), _word(run), "━" * done + "·" * (10 - done),
         f"{run.progress:.0%}", *numbers(run), speed, as_text(left) if left else "",
@@ -150,7 +154,7 @@ def line(run: Run) -> str:
         f"{name.replace('_', ' ')} {value or '-'}"
         for name, value in zip(_NUMBERS, numbers(run), strict=True)
     )
-    return f"finished: {run}: {named}, {as_text(run.metrics.get('seconds', 0.0))}"
+    return f"finished: {run}: {named}, {as_text(run.metrics.get('time/total', 0.0))}"
 
 
 def numbers(run: Run) -> list[str]:

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from statewise.bench.grid import FAILED_FILE, LOG_FILE, Run
+from statewise.runs.lock import RunLockedError, lock_run
 from statewise.training import api
-from statewise.training.lock import RunLockedError, lock_run
 from statewise.training.loop import read_config
 from statewise.version import __version__
 

@@ -36,6 +36,8 @@ occur. V may be discounted; that makes it another V, no less valid here, unlike 
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -173,3 +175,38 @@ def finished_mean(total: Tensor, ended: Tensor) -> Tensor:
     total: [T, B, m], the running sum (or maximum) of each episode; ended: bool [T, B].
     """
     return total[ended].double().sum(0) / max(int(ended.sum()), 1)
+
+
+def state_wise_penalty(
+    epsilon: npt.ArrayLike,
+    mean_kl: npt.ArrayLike,
+    mean_length: npt.ArrayLike,
+    horizon: int,
+    gamma: float = 1.0,
+) -> npt.NDArray[np.float64]:
+    """The corrected bound term, from what training measures: 2 H eps min(1, sqrt(K / 2)).
+
+    K = mean_length * mean_kl is the KL divergence of whole episodes. With it
+    J_D(pi') <= J_D(pi) + E_dbar[A_D] + state_wise_penalty(...) for any two policies.
+
+    epsilon      max over states of |E_{a ~ pi'} A_D(s^, a)|
+    mean_kl      KL(pi || pi'), OLD policy first, averaged over the visited steps
+    mean_length  mean number of steps of an episode of pi, at most horizon + 1
+    horizon      H, index of the last step an episode can have: the time limit minus one, also
+                 when episodes may end early, because the new policy may live longer
+    gamma        1 for the cost increments; the discount for a reward, when H becomes
+                 sum_{t=1}^{H} gamma^t and the term bounds the loss of return (Proposition 2)
+
+    Arguments broadcast; the result is an array of their shape. The maximum over states cannot be
+    measured from samples, so in training this is a diagnostic and not a guarantee.
+    """
+    eps, kl, length = (np.asarray(x, dtype=np.float64) for x in (epsilon, mean_kl, mean_length))
+    if horizon < 0:
+        raise ValueError(f"horizon is {horizon}; it is the index of the last step, at least 0")
+    if np.any(eps < 0):
+        raise ValueError(f"epsilon is {eps}; it is a largest absolute value, at least 0")
+    if np.any((length <= 0) | (length > horizon + 1)):
+        raise ValueError(f"mean_length is {length}; it must lie in (0, {horizon + 1}]")
+    steps = float((gamma ** np.arange(1, horizon + 1)).sum())
+    root = np.sqrt(length * np.maximum(kl, 0.0) / 2)  # an estimate of zero can round below it
+    return np.asarray(2 * steps * eps * np.minimum(1.0, root))

@@ -8,11 +8,8 @@ What is asked of the environment, and what it may offer, is told in `docs/own_en
 from __future__ import annotations
 
 import copy
-import importlib
 import logging
 import math
-import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
@@ -44,6 +41,7 @@ from statewise.envs.foreign import (
     time_limits,
 )
 from statewise.envs.seeds import part_of
+from statewise.plugins import import_modules
 from statewise.types import EnvSpec, Step, first_step
 
 log = logging.getLogger("statewise")
@@ -420,22 +418,6 @@ class ImportedEnv:
 
 
 # Making one ------------------------------------------------------------------------------------
-
-
-def import_modules(modules: str | Sequence[str]) -> None:
-    """Import modules by name, from the current folder too, as `python -m` would find them."""
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
-    for module in _names(modules):
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the module was found; something that it imports was not
-            raise ValueError(
-                f"no module {module!r} to import: start in the folder of {module}.py, install it, "
-                f"or add its folder to PYTHONPATH"
-            ) from error
 
 
 def check_id(name: str) -> None:

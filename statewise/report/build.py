@@ -16,7 +16,7 @@ from statewise.report.markdown import markdown
 from statewise.report.page import page
 from statewise.report.pictures import draw_suite
 from statewise.report.variants import charted
-from statewise.training.checkpoint import write_atomically
+from statewise.runs.checkpoint import write_atomically
 
 log = logging.getLogger("statewise")
 

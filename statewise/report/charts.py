@@ -11,7 +11,7 @@ from statewise.report.paper import METRICS, NAMES, paper_value
 from statewise.report.summary import WHOLE
 from statewise.report.table import short
 
-EPISODIC = ("return", "episode_cost", "max_cost")
+EPISODIC = ("episode/return", "cost/episode", "cost/max")
 """Metrics of the episodes that ended; at first only short ones can have."""
 UNSETTLED = ("Shaded: no episode can have run out of time yet, so return and costs are those of the "
              "episodes that ended by themselves.")  # fmt: skip

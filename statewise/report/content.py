@@ -16,7 +16,7 @@ from statewise.report.provenance import groups_table, machines_table
 from statewise.report.ranking import ranking_tables
 from statewise.report.table import Table
 from statewise.report.tables import metrics_table, resources_table, safety_table, seeds_table
-from statewise.training.run_folder import file_name
+from statewise.runs.folder import file_name
 
 DEFINITIONS = (
     ("return", "Sum of the rewards of an episode, not discounted; mean over the episodes that ended "

@@ -15,15 +15,15 @@ import numpy as np
 
 from statewise.report.data import settings_in
 from statewise.report.groups import differing, suffix
-from statewise.training.run_folder import RunFolder
+from statewise.runs.folder import RunFolder
 
 log = logging.getLogger("statewise")
 
 PANELS = {
-    "return": "return",
-    "episode_cost": "cost of an episode",
-    "max_cost": "largest cost of an episode",
-    "cost_rate": "cost rate since the start",
+    "episode/return": "episode/return",
+    "cost/episode": "cost of an episode",
+    "cost/max": "largest cost of an episode",
+    "cost/rate": "cost rate since the start",
 }
 Settings = dict[str, dict[str, Any]]
 Metrics = list[dict[str, Any]]
@@ -45,10 +45,10 @@ def draw_curves(runs: Sequence[Path], out: Path) -> Path:
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("environment steps (millions)", fontsize=9)
         axis.grid(alpha=0.3)
-        if key != "return":
+        if key != "episode/return":
             axis.set_ylim(bottom=0)
     for label, seeds in groups.items():
-        if all(m.get("return") is None for seed in seeds for m in seed):
+        if all(m.get("episode/return") is None for seed in seeds for m in seed):
             log.warning("%s: no episode has ended yet, so that there is no return to draw", label)
     # The first panel that names the most: one without values has no names, and would warn.
     fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from statewise.algos import ALGORITHMS
 from statewise.report.summary import WHOLE, Metrics, RunSummary, check, is_number, summarise
+from statewise.runs.folder import RunFolder, config_from_json
 from statewise.training.loop import INCIDENTAL, TrainSettings, earlier
-from statewise.training.run_folder import RunFolder, config_from_json
 
 Array = npt.NDArray[np.float64]
 
@@ -298,8 +298,8 @@ def _epoch(line: bytes, number: int) -> dict[str, Any] | None:
         return None
     what = f"metrics.jsonl, line {number},"
     check(row, {"epoch": "positive int", "steps": "int"}, what)
-    if "episodes" in row:
-        check(row, {"episodes": "int"}, what)
+    if "episode/count" in row:
+        check(row, {"episode/count": "int"}, what)
     for name, value in row.items():
         if value is not None and not is_number(value):
             raise ValueError(f"{what} has {name} {value!r:.40}, not a number")

@@ -10,8 +10,8 @@ from typing import Any
 from statewise.report.data import SUMMARY, RunData, read_config, read_runs, settings_in
 from statewise.report.summary import WHOLE
 from statewise.report.table import short
-from statewise.training.checkpoint import write_atomically
-from statewise.training.run_folder import config_to_json, file_name
+from statewise.runs.checkpoint import write_atomically
+from statewise.runs.folder import config_to_json, file_name
 
 
 def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:

@@ -39,8 +39,9 @@ TITLES = {
     "episode_cost_paper": "SCPO's episode cost ≤ the paper's",
     "return_kept": "SCPO's return ≥ 0.95 × TRPO's",
 }
-_WORDS = {"cost_rate": "cost rate", "episode_cost": "episode cost",
-          "max_cost": "maximum state-wise cost"}  # fmt: skip
+_KEYS = {"cost/rate": "cost_rate", "cost/episode": "episode_cost", "cost/max": "max_cost"}
+_WORDS = {"cost/rate": "cost rate", "cost/episode": "episode cost",
+          "cost/max": "maximum state-wise cost"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,12 @@ def _paper_tally() -> dict[str, str]:
     holds: dict[str, list[bool]] = {"cost_rate_lowest": [], "episode_cost_lowest": []}
     kept = holds.setdefault("return_kept", [])
     for algos in rows.values():
-        for metric in ("cost_rate", "episode_cost"):
+        for metric in ("cost/rate", "cost/episode"):
             lowest = min(values[metric] for values in algos.values())
-            holds[f"{metric}_lowest"].append(algos["scpo"][metric] <= lowest)
-        kept.append(algos["scpo"]["return"] >= RETURN_SHARE * algos["trpo"]["return"])
+            holds[f"{_KEYS[metric]}_lowest"].append(algos["scpo"][metric] <= lowest)
+        kept.append(
+            algos["scpo"]["episode/return"] >= RETURN_SHARE * algos["trpo"]["episode/return"]
+        )
     return {key: f"{sum(found)} of {len(found)}" for key, found in holds.items()}
 
 
@@ -142,19 +145,19 @@ def _suite_findings(suite: str, groups: Sequence[Group]) -> SuiteFindings:
         _learned(learned, list(mains.values())),
         _trpo_as_paper(trpo),
         *(_lowest(metric, scpo, rivals, learned) for metric in _WORDS),
-        *(_at_most_paper(metric, scpo) for metric in ("cost_rate", "episode_cost")),
+        *(_at_most_paper(metric, scpo) for metric in ("cost/rate", "cost/episode")),
         _return_kept(scpo, trpo if trpo in rivals else None),
     ]
     if early:  # the cost rate is that of all steps; the rest is said of episodes
         why = f"no episode of {', '.join(early)} can have run out of time in so few steps"
-        checks = [c if c.key.startswith("cost_rate") else Check(c.key, None, why) for c in checks]
+        checks = [c if c.key.startswith("cost/rate") else Check(c.key, None, why) for c in checks]
     return SuiteFindings(suite, tuple(checks), tuple(_limits(suite, groups, mains)))
 
 
 def _lowest(
     metric: str, scpo: Group | None, rivals: Sequence[Group], learned: dict[str, bool | None]
 ) -> Check:
-    key, part = f"{metric}_lowest", "late" if metric == "max_cost" else "last"
+    key, part = f"{_KEYS[metric]}_lowest", "late" if metric == "cost/max" else "last"
     ours = scpo.mean(part, metric) if scpo else None
     theirs = {g.name: v for g in rivals if (v := g.mean(part, metric)) is not None}
     if ours is None or not theirs:
@@ -182,15 +185,15 @@ def _lowest(
 
 def _price(scpo: Group | None, name: str, rivals: Sequence[Group]) -> str:
     """The return of a safer rival, where it pays for that with a worse one."""
-    ours = scpo.mean("last", "return") if scpo else None
-    theirs = next(g for g in rivals if g.name == name).mean("last", "return")
+    ours = scpo.mean("last", "episode/return") if scpo else None
+    theirs = next(g for g in rivals if g.name == name).mean("last", "episode/return")
     if ours is None or theirs is None or theirs >= ours - (1 - RETURN_SHARE) * abs(ours):
         return ""
     return f", at return {number(theirs)} against {number(ours)}"
 
 
 def _at_most_paper(metric: str, scpo: Group | None) -> Check:
-    key = f"{metric}_paper"
+    key = f"{_KEYS[metric]}_paper"
     ours = scpo.mean("last", metric) if scpo else None
     theirs = paper_value(scpo.suite, "scpo", metric) if scpo and not _changed_task(scpo) else None
     if scpo is None or ours is None or theirs is None:
@@ -203,8 +206,8 @@ def _at_most_paper(metric: str, scpo: Group | None) -> Check:
 
 
 def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
-    ours = scpo.mean("last", "return") if scpo else None
-    base = trpo.mean("last", "return") if trpo else None
+    ours = scpo.mean("last", "episode/return") if scpo else None
+    base = trpo.mean("last", "episode/return") if trpo else None
     if ours is None or base is None or base <= 0:
         return Check(
             "return_kept", None, "no return of TRPO with the same settings to compare with"
@@ -222,14 +225,14 @@ def _trpo_as_paper(trpo: Group | None) -> Check:
         return Check("trpo", None, "no finished TRPO, not in the paper's tables, or another task "
                                    "than the paper's")  # fmt: skip
     apart, unknown = [], []
-    for metric in ("return", "episode_cost", "cost_rate"):
+    for metric in ("episode/return", "cost/episode", "cost/rate"):
         ours, theirs = trpo.mean("last", metric), paper_value(trpo.suite, "trpo", metric)
-        word = _WORDS.get(metric, "return")
+        word = _WORDS.get(metric, "episode/return")
         if ours is None or theirs is None:
             unknown.append(word)
             continue
         near = theirs / TRPO_FACTOR <= ours <= theirs * TRPO_FACTOR
-        if metric == "return":
+        if metric == "episode/return":
             near = ours >= RETURN_SHARE * theirs
         if not near:
             apart.append(f"{word} {number(ours)} against {paper_text(trpo.suite, 'trpo', metric)}")
@@ -245,7 +248,7 @@ def _trpo_as_paper(trpo: Group | None) -> Check:
 
 def _who_learned(suite: str, groups: Sequence[Group]) -> dict[str, bool | None]:
     """Half of the paper's TRPO's return; without one, more than an episode's spread above the start."""
-    known = paper_value(suite, "trpo", "return")
+    known = paper_value(suite, "trpo", "episode/return")
     return {g.name: _group_learned(g, None if _changed_task(g) else known) for g in groups}
 
 
@@ -259,7 +262,7 @@ def _learned(learned: dict[str, bool | None], groups: Sequence[Group]) -> Check:
         return Check("learned", None, f"not known, since too few episodes ended: whether "
                                       f"{', '.join(unknown)} learned the suite")  # fmt: skip
     if not did:
-        best = max(v for g in groups if (v := g.mean("late", "return")) is not None)
+        best = max(v for g in groups if (v := g.mean("late", "episode/return")) is not None)
         return Check("learned", False, f"No method learned this suite: the best return over the "
                                        f"last 5 % of epochs is {number(best)}.")  # fmt: skip
     but = f" Not: {', '.join(failed)}." if failed else ""
@@ -269,7 +272,7 @@ def _learned(learned: dict[str, bool | None], groups: Sequence[Group]) -> Check:
 
 def _group_learned(group: Group, paper_return: float | None) -> bool | None:
     """None where no episode ended that would tell."""
-    late = group.mean("late", "return")
+    late = group.mean("late", "episode/return")
     if late is None:
         return None
     if paper_return is not None:

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const state = { hidden: new Set(), rate: "cost_rate", log: false, paper: true, bands: true };
+  const state = { hidden: new Set(), rate: "cost/rate", log: false, paper: true, bands: true };
   const MARGIN = { top: 10, right: 8, bottom: 22, left: 46 };
   const GUTTER = 34; // of the paper's final values, right of the curves
   const tip = document.getElementById("tip");
@@ -47,7 +47,7 @@
 
   // One chart ----------------------------------------------------------------------------------
 
-  const metricOf = (figure) => (figure.dataset.metric === "cost_rate" ? state.rate : figure.dataset.metric);
+  const metricOf = (figure) => (figure.dataset.metric === "cost/rate" ? state.rate : figure.dataset.metric);
   const visible = (figure) =>
     data.suites[figure.dataset.suite].groups.filter((g) => !state.hidden.has(g.series));
   const paperOf = (group, metric) => (state.paper ? group.paper[metric] : undefined);
@@ -67,7 +67,7 @@
     if (!known.length) return log ? [0.001, 1] : [0, 1];
     let low = Math.min(...known);
     let high = Math.max(...known);
-    const reach = high + 0.3 * (high - Math.min(low, metric === "return" ? low : 0));
+    const reach = high + 0.3 * (high - Math.min(low, metric === "episode/return" ? low : 0));
     // Bands and the paper's values may widen the scale, but an outlier may not flatten the rest.
     for (const group of groups) {
       const theirs = paperOf(group, metric);
@@ -81,16 +81,16 @@
       }
     }
     if (log) return [Math.max(low, high / 1e5) / 1.3, high * 1.3];
-    if (metric !== "return") low = 0;
+    if (metric !== "episode/return") low = 0;
     const pad = 0.05 * (high - low || Math.abs(high) || 1);
-    return [metric === "return" ? low - pad : 0, high + pad];
+    return [metric === "episode/return" ? low - pad : 0, high + pad];
   }
 
   function scales(figure, groups, metric) {
     const svg = figure.querySelector("svg");
     const width = svg.clientWidth || 300;
     const height = svg.clientHeight || 240;
-    const log = state.log && metric !== "return";
+    const log = state.log && metric !== "episode/return";
     const [low, high] = range(groups, metric, log);
     const gutter = groups.some((g) => paperOf(g, metric) !== undefined) ? GUTTER : 0;
     const right = width - MARGIN.right - gutter;

@@ -18,13 +18,13 @@ from statewise.report.variants import charted
 from statewise.version import __version__
 
 CAPTIONS = {
-    "return": ("Return", "reward of an episode, not discounted"),
-    "episode_cost": ("Episode cost", "cost of an episode, not discounted"),
-    "cost_rate": ("Cost rate, running", "cost per step since training began"),
-    "epoch_cost_rate": ("Cost rate, per epoch", "cost per step in this epoch alone"),
-    "max_cost": ("Maximum state-wise cost", "largest cost of a step, mean over episodes"),
+    "episode/return": ("Return", "reward of an episode, not discounted"),
+    "cost/episode": ("Episode cost", "cost of an episode, not discounted"),
+    "cost/rate": ("Cost rate, running", "cost per step since training began"),
+    "cost/epoch_rate": ("Cost rate, per epoch", "cost per step in this epoch alone"),
+    "cost/max": ("Maximum state-wise cost", "largest cost of a step, mean over episodes"),
 }
-CHARTS = ("return", "episode_cost", "cost_rate", "max_cost")
+CHARTS = ("episode/return", "cost/episode", "cost/rate", "cost/max")
 
 
 def page(report: Report) -> str:
@@ -107,8 +107,8 @@ def _toolbar(series: Sequence[dict[str, Any]]) -> str:
 <div class="legend" role="group" aria-label="Algorithms: press to hide or show in all charts">
 {keys}<button data-all="all">all</button><button data-all="none">none</button></div>
 <div class="switches" role="group" aria-label="What the charts show">
-<button class="switch" data-rate="cost_rate" aria-pressed="true">cost rate: running (paper)</button>
-<button class="switch" data-rate="epoch_cost_rate" aria-pressed="false">per epoch</button>
+<button class="switch" data-rate="cost/rate" aria-pressed="true">cost rate: running (paper)</button>
+<button class="switch" data-rate="cost/epoch_rate" aria-pressed="false">per epoch</button>
 <button class="switch" data-flip="log" aria-pressed="false">log costs</button>
 <button class="switch" data-flip="bands" aria-pressed="true">bands</button>
 <button class="switch" data-flip="paper" aria-pressed="true">paper's final values</button>

@@ -25,7 +25,7 @@ SEEDS = 2
 POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
 MAXIMUM_SUITES = ("Ant-Hazard-8", "Walker-Hazard-8")
 """Suites of its figures: of single questions, and of the maximum state-wise cost."""
-METRICS = ("return", "episode_cost", "cost_rate")
+METRICS = ("episode/return", "cost/episode", "cost/rate")
 
 
 @dataclass(frozen=True)

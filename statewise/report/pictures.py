@@ -16,11 +16,11 @@ from statewise.report.paper import paper_value
 from statewise.report.ranking import EARNED
 
 PANELS = {
-    "return": "return",
-    "episode_cost": "episode cost",
-    "cost_rate": "cost rate, running",
-    "epoch_cost_rate": "cost rate, per epoch",
-    "max_cost": "maximum state-wise cost",
+    "episode/return": "episode/return",
+    "cost/episode": "episode cost",
+    "cost/rate": "cost rate, running",
+    "cost/epoch_rate": "cost rate, per epoch",
+    "cost/max": "maximum state-wise cost",
 }
 
 
@@ -57,15 +57,15 @@ def draw_suite(groups: Sequence[Group], everything: Sequence[Group], out: Path) 
 
 def _range(groups: Sequence[Group], key: str) -> tuple[float, float]:
     """What the means of the methods that earn something take up, and room for their bands."""
-    late = {group.name: group.mean("late", "return") for group in groups}
+    late = {group.name: group.mean("late", "episode/return") for group in groups}
     best = max((value for value in late.values() if value is not None), default=0.0)
     earning = [g for g in groups if (late[g.name] or 0.0) >= EARNED * best] or list(groups)
     values = np.concatenate([group.curve().mean[key] for group in earning])
     values = values[np.isfinite(values)]
-    low = float(values.min()) if key == "return" and len(values) else 0.0
+    low = float(values.min()) if key == "episode/return" and len(values) else 0.0
     high = float(values.max()) if len(values) else 1.0
     room = 0.15 * (high - low or abs(high) or 1.0)
-    return low - room if key == "return" else 0.0, high + room
+    return low - room if key == "episode/return" else 0.0, high + room
 
 
 def _draw(axis: Any, group: Group, curve: Curve, key: str, style: dict[str, Any]) -> None:

@@ -19,10 +19,10 @@ from statewise.report.table import number, percent
 Data = dict[str, Any]
 
 TITLES = {
-    "return": "return",
-    "episode_cost": "episode cost",
-    "max_cost": "maximum state-wise cost",
-    "cost_rate": "cost rate, running",
+    "episode/return": "episode/return",
+    "cost/episode": "episode cost",
+    "cost/max": "maximum state-wise cost",
+    "cost/rate": "cost rate, running",
 }
 RESOURCE_TITLES = {
     "collect": "collecting, s an epoch",
@@ -58,14 +58,14 @@ def draw_maximum(data: Data) -> Figure:
     rows = math.ceil(len(curves) / columns)
     figure, axes = _panels(rows, columns, 3.6 if columns > 1 else 5.0, 2.7)
     for axis, curve in zip(axes, curves, strict=False):
-        _line(axis, curve, "max_cost", COLOURS["scpo"][0], "", 2.2)
+        _line(axis, curve, "cost/max", COLOURS["scpo"][0], "", 2.2)
         axis.set_title(curve["suite"], fontsize=10)
         axis.set_title(_extent(curve), fontsize=7.5, loc="right", color=_SOFT, y=0.9)
         axis.set_ylim(bottom=0)
     for axis in axes[len(curves) :]:
         axis.set_visible(False)
     figure.supxlabel(_STEPS, fontsize=9)
-    figure.supylabel(TITLES["max_cost"], fontsize=9)
+    figure.supylabel(TITLES["cost/max"], fontsize=9)
     return figure
 
 
@@ -79,7 +79,7 @@ def draw_compared(data: Data) -> Figure:
             _line(axis, curve, metric, *style)
         axis.set_title(TITLES[metric], fontsize=10)
         axis.set_xlabel(_STEPS, fontsize=9)
-        if metric != "return":
+        if metric != "episode/return":
             axis.set_ylim(bottom=0)
     figure.suptitle(data["suite"], fontsize=11, fontweight="bold")
     handles, labels = axes[0].get_legend_handles_labels()
@@ -126,7 +126,7 @@ def draw_bound(data: Data) -> Figure:
         axis.plot(steps, values, color=colour, label=label, **style)
 
     share = {key: share_text(test["share"]) for key, test in tests.items()}
-    line(near, "max_cost", "mean over finished episodes", _FINISHED, linewidth=1.0)
+    line(near, "cost/max", "mean over finished episodes", _FINISHED, linewidth=1.0)
     for axis in (near, far):
         line(axis, "J", "truth: $J_D$ of the next epoch", _TRUTH, linewidth=1.8)
     line(near, "J_predicted", f"first order, no bound: above in {share['J_predicted']}", _FIRST,

@@ -29,7 +29,7 @@ from statewise.report.question_captions import BOUNDS, RESOURCES
 from statewise.report.question_pictures import Data
 from statewise.report.table import short
 from statewise.report.variants import DEPARTURES, LAGRANGIAN, SUBSAMPLED, VARIANT
-from statewise.training.checkpoint import write_atomically
+from statewise.runs.checkpoint import write_atomically
 
 FOLDER = "questions"
 """Where `write_answers` is looked for among runs."""
@@ -152,12 +152,12 @@ def maximum_answer(groups: Sequence[Group]) -> Data | None:
     """Q2: the largest cost of an episode over training, of SCPO in every suite; the paper's two first."""
     scpo = [g for g in groups if g.own == "scpo"]
     scpo.sort(key=lambda g: g.suite not in MAXIMUM_SUITES)
-    return {"curves": [curve(g, ("max_cost",)) for g in scpo]} if scpo else None
+    return {"curves": [curve(g, ("cost/max",)) for g in scpo]} if scpo else None
 
 
 def subsampling_answer(groups: Sequence[Group]) -> Data | None:
     """Q3: SCPO with and without sub-sampling the zero targets."""
-    return _compared(groups, ("return", "episode_cost"), DRONE, _sub_sampled)
+    return _compared(groups, ("episode/return", "cost/episode"), DRONE, _sub_sampled)
 
 
 def lagrangian_answer(groups: Sequence[Group]) -> Data | None:
@@ -167,7 +167,7 @@ def lagrangian_answer(groups: Sequence[Group]) -> Data | None:
         k = group.label.removeprefix(LAGRANGIAN)
         return f"TRPO-LAG-{k}" if k != group.label else ""
 
-    metrics = ("return", "episode_cost", "cost_rate")
+    metrics = ("episode/return", "cost/episode", "cost/rate")
     return _compared(groups, metrics, POINT, scaled, {"trpo_lag": "TRPO-LAG-1"})
 
 
@@ -178,7 +178,7 @@ def departures_answer(groups: Sequence[Group]) -> Data | None:
         named = group.algo == "scpo" and group.label.startswith(VARIANT)
         return DEPARTURES.get(group.label, group.label) if named else ""
 
-    metrics = ("return", "episode_cost", "max_cost", "cost_rate")
+    metrics = ("episode/return", "cost/episode", "cost/max", "cost/rate")
     # Sub-sampling alone is question 3, not this one.
     others = [g for g in groups if g.suite == POINT or not _sub_sampled(g)]
     return _compared(others, metrics, POINT, departs)
@@ -265,18 +265,18 @@ def bound_answer(groups: Sequence[Group]) -> Data | None:
 def bound_pairs(epochs: Sequence[Data], name: str) -> Data:
     """Columns, a row for each epoch k that took a step: its predictions, and what k + 1 showed.
 
-    `J` is the estimate from all steps of epoch k + 1, `max_cost` the plain mean over the episodes
+    `J` is the estimate from all steps of epoch k + 1, `cost/max` the plain mean over the episodes
     that ended in it, some of which began under older policies. `idle`: epochs that took no step,
     and so predicted nothing.
     """
     keys = ("steps", "J", "max_cost", *BOUNDS)
     columns: Data = {key: [] for key in keys} | {"idle": 0}
     for now, then in pairwise(epochs):
-        row = [then["steps"], then.get(f"J_{name}"), then.get(f"max_cost_{name}")]
-        row += [now.get(f"{bound}_{name}") for bound in BOUNDS]
+        row = [then["steps"], then.get(f"constraint/{name}/estimate"), then.get(f"cost/{name}/max")]
+        row += [now.get(f"constraint/{name}/{bound.removeprefix('J_')}") for bound in BOUNDS]
         if then["epoch"] != now["epoch"] + 1 or row[1] is None or None in row[3:]:
             continue
-        if now.get("kl") == 0.0:
+        if now.get("policy/kl") == 0.0:
             columns["idle"] += 1
             continue
         for key, value in zip(keys, row, strict=True):
@@ -336,17 +336,17 @@ def _resources(group: Group) -> dict[str, float]:
     """
     seeds = []
     for run in group.counted:
-        epochs = [e for e in _epochs(run) if e.get("update_seconds") is not None]
+        epochs = [e for e in _epochs(run) if e.get("time/update") is not None]
         if not epochs:
             return {}
-        collect = [e["collect_seconds"] for e in epochs]
-        update = [e["update_seconds"] for e in epochs]
+        collect = [e["time/collect"] for e in epochs]
+        update = [e["time/update"] for e in epochs]
         used = {
             "collect": statistics.median(collect),
             "update": statistics.median(update),
             "epoch": statistics.median(c + u for c, u in zip(collect, update, strict=True)),
         }
-        for key, memory in (("memory", "peak_memory_mib"), ("gpu_memory", "gpu_memory_mib")):
+        for key, memory in (("memory", "memory/process_mib"), ("gpu_memory", "memory/gpu_mib")):
             values = [e[memory] for e in epochs if e.get(memory) is not None]
             used |= {key: max(values)} if values else {}
         seeds.append(used)

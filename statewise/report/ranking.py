@@ -24,9 +24,9 @@ from statewise.report.table import (
 )
 
 _TITLES = {
-    "return": "return ÷ TRPO's (more is better)",
-    "episode_cost": "episode cost ÷ TRPO's (less is better)",
-    "cost_rate": "cost rate ÷ TRPO's (less is better)",
+    "episode/return": "return ÷ TRPO's (more is better)",
+    "cost/episode": "episode cost ÷ TRPO's (less is better)",
+    "cost/rate": "cost rate ÷ TRPO's (less is better)",
 }
 _RESAMPLES = 2000
 EARNED = 0.5
@@ -208,7 +208,7 @@ def _paper_score(
 
 def _place(ranked: Rank) -> tuple[bool, float]:
     """Methods that hardly earn anything come last: standing still is safe, and no merit."""
-    earned, cost = ranked.scores["return"], ranked.scores["cost_rate"]
+    earned, cost = ranked.scores["episode/return"], ranked.scores["cost/rate"]
     idle = earned is not None and earned.estimate < EARNED
     return idle, float("inf") if cost is None else cost.estimate
 
@@ -221,8 +221,8 @@ def _range(ranks: Sequence[Rank], metric: str) -> tuple[float, float]:
         if interval is not None:
             points += [interval.low, interval.estimate, interval.high]
     points = [point for point in points if math.isfinite(point)]
-    low = 0.0 if metric != "return" else min(points)
-    return low, min(max(points), 3.0) if metric != "return" else max(points)
+    low = 0.0 if metric != "episode/return" else min(points)
+    return low, min(max(points), 3.0) if metric != "episode/return" else max(points)
 
 
 def _cell(ranked: Rank, metric: str, scale: tuple[float, float]) -> Cell:

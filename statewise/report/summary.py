@@ -17,9 +17,9 @@ import numpy as np
 Metrics = list[dict[str, Any]]
 Values = dict[str, float | None]
 
-EPISODE_METRICS = ("return", "episode_cost", "max_cost")
+EPISODE_METRICS = ("episode/return", "cost/episode", "cost/max")
 """Means over the episodes that ended in an epoch."""
-STEP_METRICS = ("cost_rate", "epoch_cost_rate")
+STEP_METRICS = ("cost/rate", "cost/epoch_rate")
 WHOLE = EPISODE_METRICS + STEP_METRICS
 LATE = 0.05
 """Share of the epochs, the last ones, over which the steadier numbers are taken."""
@@ -141,7 +141,7 @@ def summarise(
     early = [m for m in metrics if m["epoch"] <= window]
     notes = []
     try:
-        tail = _late_episodes(episodes, metrics, late, [f"max_cost_{n}" for n in cost_names])
+        tail = _late_episodes(episodes, metrics, late, [f"cost/{n}/max" for n in cost_names])
     except (OSError, ValueError) as error:
         tail = {}
         notes.append(
@@ -149,37 +149,37 @@ def summarise(
         )
     late_values = {key: _over_episodes(late, key) for key in EPISODE_METRICS}
     # Not the running rate, which would hide what these epochs are like.
-    late_values["epoch_cost_rate"] = _mean([m.get("epoch_cost_rate") for m in late])
-    late_values["cost_rate"] = last.get("cost_rate")
+    late_values["cost/epoch_rate"] = _mean([m.get("cost/epoch_rate") for m in late])
+    late_values["cost/rate"] = last.get("cost/rate")
     summary = RunSummary(
         epochs_done=last["epoch"],
         steps=last["steps"],
         last={key: last.get(key) for key in WHOLE},
         late=late_values,
         late_epochs=len(late),
-        early_return=_over_episodes(early, "return"),
-        early_return_std=_mean([m.get("return_std") for m in early]),
-        channels=tuple(_channel(n, late, tail.get(f"max_cost_{n}")) for n in cost_names),
-        seconds=float(last.get("seconds") or 0.0),
-        collect_seconds=sum(m.get("collect_seconds") or 0.0 for m in metrics),
-        update_seconds=sum(m.get("update_seconds") or 0.0 for m in metrics),
-        peak_memory_mib=_largest(metrics, "peak_memory_mib"),
-        gpu_memory_mib=_largest(metrics, "gpu_memory_mib"),
-        sim_faults=int(last.get("sim_faults") or 0),
-        skipped_updates=None if (n := last.get("skipped_updates")) is None else int(n),
+        early_return=_over_episodes(early, "episode/return"),
+        early_return_std=_mean([m.get("episode/return_std") for m in early]),
+        channels=tuple(_channel(n, late, tail.get(f"cost/{n}/max")) for n in cost_names),
+        seconds=float(last.get("time/total") or 0.0),
+        collect_seconds=sum(m.get("time/collect") or 0.0 for m in metrics),
+        update_seconds=sum(m.get("time/update") or 0.0 for m in metrics),
+        peak_memory_mib=_largest(metrics, "memory/process_mib"),
+        gpu_memory_mib=_largest(metrics, "memory/gpu_mib"),
+        sim_faults=int(last.get("sim/faults") or 0),
+        skipped_updates=None if (n := last.get("update/skipped")) is None else int(n),
     )
     return summary, notes
 
 
 def _channel(name: str, late: Metrics, largest: np.ndarray | None) -> Channel:
-    counts = [(m.get("episodes") or 0, m.get(f"violation_rate_{name}")) for m in late]
+    counts = [(m.get("episode/count") or 0, m.get(f"cost/{name}/violation_rate")) for m in late]
     known = largest is not None and len(largest) > 0
     return Channel(
         name=name,
         episodes=sum(n for n, _ in counts),
         # A rate is a count of episodes over their number, so the count comes back exactly.
         violations=sum(round(n * rate) for n, rate in counts if rate is not None),
-        max_cost=_over_episodes(late, f"max_cost_{name}"),
+        max_cost=_over_episodes(late, f"cost/{name}/max"),
         max_cost_std=float(np.std(largest)) if known and largest is not None else None,
         worst_cost=float(np.max(largest)) if known and largest is not None else None,
     )
@@ -187,7 +187,7 @@ def _channel(name: str, late: Metrics, largest: np.ndarray | None) -> Channel:
 
 def _over_episodes(metrics: Metrics, key: str) -> float | None:
     """Mean over all episodes of some epochs, from the means of each."""
-    pairs = [(m.get("episodes") or 0, m.get(key)) for m in metrics]
+    pairs = [(m.get("episode/count") or 0, m.get(key)) for m in metrics]
     total = sum(n for n, value in pairs if value is not None)
     return sum(n * v for n, v in pairs if v is not None) / total if total else None
 
@@ -208,14 +208,14 @@ def _late_episodes(
 
     The file may be long, so it is read from its end.
     """
-    wanted = {m["epoch"] for m in late if m.get("episodes")}
+    wanted = {m["epoch"] for m in late if m.get("episode/count")}
     if not wanted or not columns:
         return {}
     if not path.is_file():
         raise ValueError("it is missing")
     if path.stat().st_size == 0:
         raise ValueError("it is empty")
-    before = [m["epoch"] for m in metrics if m.get("episodes") and m["epoch"] < min(wanted)]
+    before = [m["epoch"] for m in metrics if m.get("episode/count") and m["epoch"] < min(wanted)]
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         first = content[: content.find(b"\n") + 1].decode().strip()
         start = content.rfind(b"\n%d," % before[-1]) if before else -1

@@ -27,7 +27,11 @@ from statewise.report.table import (
     text_cell,
 )
 
-TITLES = {"return": "return", "episode_cost": "episode cost", "cost_rate": "cost rate"}
+TITLES = {
+    "episode/return": "episode/return",
+    "cost/episode": "episode cost",
+    "cost/rate": "cost rate",
+}
 
 
 def metrics_table(groups: Sequence[Group]) -> Table:
@@ -49,7 +53,7 @@ def metrics_table(groups: Sequence[Group]) -> Table:
         cells = [name_cell(group), number_cell(len(group.counted), seeds_text(group))]
         for metric in METRICS:
             cells += [spread_cell(group.values("last", metric)), paper_cell(group, metric)]
-        for metric in ("return", "episode_cost", "epoch_cost_rate"):
+        for metric in ("episode/return", "cost/episode", "cost/epoch_rate"):
             cells.append(spread_cell(group.values("late", metric)))
         rows.append(Row(cells, group.own))
     return Table("The paper's metrics", columns, rows, notes=_missing_ends(groups))
@@ -128,7 +132,7 @@ def seeds_table(groups: Sequence[Group]) -> Table:
                 *(number_cell(run.summary.last.get(m)) for m in METRICS),
                 *(
                     number_cell(run.summary.late.get(m))
-                    for m in ("return", "episode_cost", "epoch_cost_rate", "max_cost")
+                    for m in ("episode/return", "cost/episode", "cost/epoch_rate", "cost/max")
                 ),
             ]
             rows.append(Row(cells, group.own))
@@ -258,7 +262,7 @@ def _missing_ends(groups: Sequence[Group]) -> tuple[str, ...]:
     """Seeds without a number at the last epoch are not in its mean: say so."""
     found = []
     for group in groups:
-        seeds = [str(r.seed) for r in group.counted if r.summary.last.get("return") is None]
+        seeds = [str(r.seed) for r in group.counted if r.summary.last.get("episode/return") is None]
         if seeds:
             found.append(
                 f"{group.name}: no episode ended in the last epoch of seed {', '.join(seeds)}; "

@@ -15,17 +15,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from statewise import metrics
 from statewise.algos import get_algorithm
 from statewise.algos.base import Settings
 from statewise.envs.imports import ImportedEnv
-from statewise.training import checkpoint, loop
+from statewise.runs import checkpoint
+from statewise.runs.folder import RunFolder, check_folder
+from statewise.runs.lock import lock_run
+from statewise.training import loop
 from statewise.training.collect import Env
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
-from statewise.training.lock import lock_run
 from statewise.training.loop import Training, TrainSettings
 from statewise.training.policy import load_policy
-from statewise.training.run_folder import RunFolder, check_folder
 from statewise.training.trackers import Tracker, trackers
 from statewise.training.view import View
 
@@ -156,18 +158,17 @@ def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None =
 
 def summary_table(paths: Sequence[Path]) -> Table:
     """How runs ended: the last epoch of each, and their mean."""
-    columns = ("return", "episode_cost", "max_cost", "cost_rate", "steps_per_second")
     last = [RunFolder.open(path).metrics()[-1] for path in paths]
     table = Table(title=str(paths[0].parent), title_justify="left")
     table.add_column("seed")
-    for name in columns:
-        table.add_column(name.replace("_", " "), justify="right")
-    rows = [[m[name] for name in columns] for m in last]
+    for key in metrics.COLUMNS:
+        table.add_column(metrics.title(key), justify="right")
+    rows = [[m[key] for key in metrics.COLUMNS] for m in last]
     rows.append([_mean(column) for column in zip(*rows, strict=True)])
     labels = [path.name.removeprefix("seed-") for path in paths] + ["mean"]
     for label, row in zip(labels, rows, strict=True):
-        shown = ["-" if x is None else f"{x:,.0f}" if x > 1000 else f"{x:.4g}" for x in row]
-        table.add_row(label, *shown)
+        shown = zip(metrics.COLUMNS, row, strict=True)
+        table.add_row(label, *(metrics.text(key, value) for key, value in shown))
     return table
 
 
@@ -235,9 +236,9 @@ def go(training: Training, quiet: bool) -> Path:
     with View(training, console) as view, trackers(training) as others:
         watchers: list[Tracker] = [*others, view]
 
-        def report(metrics: dict[str, Any]) -> None:
+        def report(epoch: dict[str, Any]) -> None:
             for watch in watchers:
-                watch(metrics)
+                watch(epoch)
 
         finished = loop.run(training, report)
     if finished:

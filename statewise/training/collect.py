@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from statewise.algos import Algorithm
 from statewise.core.mmdp import episode_age
 from statewise.sim.cpu import one_torch_thread
-from statewise.types import Act, EnvSpec, Rollout, Step
+from statewise.types import Act, EnvSpec, Episodes, Rollout, Step
 
 
 class Env(Protocol):
@@ -32,27 +31,6 @@ class Env(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Episodes:
-    """k finished episodes, in the order they ended, on the CPU."""
-
-    returns: Tensor
-    """[k] sum of rewards"""
-    cost: Tensor
-    """[k, m] sum of each cost"""
-    cost_max: Tensor
-    """[k, m] largest of each cost"""
-    length: Tensor
-    """[k] steps"""
-    terminated: Tensor
-    """[k] by the task; the others ran out of time"""
-    fault: Tensor
-    """[k] by a simulator fault"""
-
-    def __len__(self) -> int:
-        return len(self.returns)
 
 
 class Collector:

@@ -11,7 +11,8 @@ import torch
 from statewise.algos import Algorithm
 from statewise.core.statistics import rate_interval
 from statewise.sim.cpu import one_torch_thread
-from statewise.training.collect import Env, Episodes
+from statewise.training.collect import Env
+from statewise.types import Episodes
 
 _FRESH = 1 << 40
 """Evaluation seeds start here, so that no layout of a training run is ever replayed."""

@@ -20,13 +20,15 @@ import tyro
 
 from statewise.algos import Algorithm, get_algorithm
 from statewise.algos.base import Settings
-from statewise.envs.imports import NO_LIMIT, ImportedEnv, import_env, import_modules
+from statewise.envs.imports import NO_LIMIT, ImportedEnv, import_env
 from statewise.envs.vec_env import make_env
+from statewise.metrics import describe
+from statewise.plugins import import_modules
+from statewise.runs import checkpoint
+from statewise.runs.folder import RunFolder, RunFolderError, file_name
 from statewise.sim.backend import GpuError
-from statewise.training import checkpoint
-from statewise.training.collect import Collector, Env, Episodes
-from statewise.training.run_folder import RunFolder, RunFolderError, file_name
-from statewise.types import Rollout
+from statewise.training.collect import Collector, Env
+from statewise.types import Episodes, Rollout
 from statewise.version import __version__
 
 log = logging.getLogger("statewise")
@@ -254,13 +256,13 @@ class Training:
         metrics |= self.algo.update(rollout)
         done = time.perf_counter()
         self.seconds += done - start
-        metrics |= {"collect_seconds": collected - start, "update_seconds": done - updating}
-        metrics["seconds"] = self.seconds
-        metrics["steps_per_second"] = rollout.size / (done - start)
-        metrics["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        metrics |= {"time/collect": collected - start, "time/update": done - updating}
+        metrics["time/total"] = self.seconds
+        metrics["time/steps_per_second"] = rollout.size / (done - start)
+        metrics["memory/process_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         if self.env.device.type == "cuda":
             free, total = torch.cuda.mem_get_info(self.env.device)
-            metrics["gpu_memory_mib"] = (total - free) / 2**20  # by all on it, physics included
+            metrics["memory/gpu_mib"] = (total - free) / 2**20  # by all on it, physics included
         self.folder.log_metrics(metrics)
         self.folder.log_episodes(self.epoch, episodes, self.env.spec.cost_names)
         if self.epoch % self.settings.checkpoint_every == 0 or self.finished:
@@ -269,42 +271,23 @@ class Training:
 
     def _describe(self, rollout: Rollout, episodes: Episodes) -> dict[str, Any]:
         """The paper's metrics and their like, from the rollout and its finished episodes."""
-        metrics: dict[str, Any] = {
+        for i in range(self.env.spec.num_costs):
+            self.cost_total[i] += float(rollout.cost[..., i].double().sum())
+        names = self.env.spec.cost_names
+        return {
             "epoch": self.epoch,
             "steps": self.steps,
-            "episodes": len(episodes),
-            "running_episodes": int((~rollout.ended[-1]).sum()),
-            "timeouts": int((~episodes.terminated).sum()),
-            "sim_faults": self.env.faults - self._old_faults,
-            "return": _mean(episodes.returns),
-            "return_std": _std(episodes.returns),
-            "episode_length": _mean(episodes.length.float()),
+            "sim/faults": self.env.faults - self._old_faults,
+            **describe(rollout, episodes, names, self.cost_total, self.steps),
         }
-        for i, name in enumerate(self.env.spec.cost_names):
-            self.cost_total[i] += float(rollout.cost[..., i].double().sum())
-            cost, largest = episodes.cost[:, i], episodes.cost_max[:, i]
-            metrics |= {
-                f"episode_cost_{name}": _mean(cost),
-                f"episode_cost_std_{name}": _std(cost),
-                f"max_cost_{name}": _mean(largest),
-                f"max_cost_p95_{name}": _quantile(largest, 0.95),
-                f"violation_rate_{name}": _mean((largest > 0).float()),
-                f"cost_rate_{name}": self.cost_total[i] / self.steps,
-                f"epoch_cost_rate_{name}": float(rollout.cost[..., i].mean()),
-            }
-        for whole in ("episode_cost", "max_cost", "cost_rate", "epoch_cost_rate"):
-            parts = [metrics[f"{whole}_{name}"] for name in self.env.spec.cost_names]
-            # Without constraints nothing is known of costs, which is not 0.
-            metrics[whole] = sum(parts) if parts and None not in parts else None
-        return metrics
 
     def _keep_best(self, metrics: dict[str, Any]) -> None:
         """Keep the policy that collected the safest, then the best-paid, epoch so far."""
         settled = self.steps >= self.env.spec.max_episode_steps * self.env.num_envs
-        if metrics["episodes"] < 50 or not settled:  # the first to finish are the short ones
+        if metrics["episode/count"] < 50 or not settled:  # the first to finish are the short ones
             return
         # To a hundredth: safer beats better, but not for the noise of a few episodes.
-        score = (-round(metrics["max_cost"] or 0.0, 2), metrics["return"])
+        score = (-round(metrics["cost/max"] or 0.0, 2), metrics["episode/return"])
         if self.best is None or score > self.best:
             self.best = score
             state = {"algo": self.algo.state_dict(), "epoch": self.epoch}
@@ -439,15 +422,3 @@ def earlier(settings: type) -> dict[str, Any]:
 def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings as they were before JSON made lists of tuples."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
-
-
-def _mean(values: torch.Tensor) -> float | None:
-    return float(values.mean()) if len(values) else None
-
-
-def _std(values: torch.Tensor) -> float | None:
-    return float(values.std(correction=0)) if len(values) else None
-
-
-def _quantile(values: torch.Tensor, q: float) -> float | None:
-    return float(values.quantile(q)) if len(values) else None

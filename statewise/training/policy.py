@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from statewise.algos import Algorithm, get_algorithm
-from statewise.training import checkpoint
+from statewise.runs import checkpoint
+from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.training.loop import TrainSettings, read_config
-from statewise.training.run_folder import RunFolder, RunFolderError
 from statewise.types import EnvSpec, Step
 
 

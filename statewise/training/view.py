@@ -75,30 +75,30 @@ class View:
 
     def _numbers(self, metrics: dict[str, Any]) -> list[tuple[str, str]]:
         """The few numbers worth watching, as text."""
-        collect, update = metrics["collect_seconds"], metrics["update_seconds"]
+        collect, update = metrics["time/collect"], metrics["time/update"]
         rows = [
             ("steps", f"{metrics['steps']:,}"),
-            ("episodes", str(metrics["episodes"])),
-            ("return", _number(metrics["return"])),
-            ("episode length", _number(metrics["episode_length"], 0)),
+            ("episodes", str(metrics["episode/count"])),
+            ("return", _number(metrics["episode/return"])),
+            ("episode length", _number(metrics["episode/length"], 0)),
         ]
         for name in self.training.env.spec.cost_names:
             rows += [
-                (f"{name} cost an episode", _number(metrics[f"episode_cost_{name}"])),
-                (f"{name} maximum", _number(metrics[f"max_cost_{name}"], 4)),
-                (f"{name} cost rate", _number(metrics[f"cost_rate_{name}"], 5)),
-                (f"{name} this epoch", _number(metrics[f"epoch_cost_rate_{name}"], 5)),
+                (f"{name} cost an episode", _number(metrics[f"cost/{name}/episode"])),
+                (f"{name} maximum", _number(metrics[f"cost/{name}/max"], 4)),
+                (f"{name} cost rate", _number(metrics[f"cost/{name}/rate"], 5)),
+                (f"{name} this epoch", _number(metrics[f"cost/{name}/epoch_rate"], 5)),
             ]
-        case = metrics.get("case")
+        case = metrics.get("policy/case")
         rows += [
-            ("KL", _number(metrics.get("kl"), 4)),
+            ("KL", _number(metrics.get("policy/kl"), 4)),
             ("case", "-" if case is None else _CASES.get(int(case), str(case))),
-            ("steps/s", f"{metrics['steps_per_second']:,.0f}"),
+            ("steps/s", f"{metrics['time/steps_per_second']:,.0f}"),
             ("collect + update", f"{collect:.2f} + {update:.2f} s"),
         ]
         troubles = {
-            "simulator faults": metrics["sim_faults"],
-            "updates skipped": metrics.get("skipped_updates", 0),
+            "simulator faults": metrics["sim/faults"],
+            "updates skipped": metrics.get("update/skipped", 0),
         }
         rows += [(name, f"[red]{int(n)}[/red]") for name, n in troubles.items() if n]
         return rows

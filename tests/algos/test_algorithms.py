@@ -59,7 +59,7 @@ def test_updates_move_the_policy_within_the_trust_region(name: str) -> None:
     before = algo.policy.flat()
     metrics = algo.update(collector.collect(32)[0])
     assert not torch.equal(algo.policy.flat(), before)
-    assert 0.0 < metrics["kl"] <= algo.settings.target_kl * 1.001
+    assert 0.0 < metrics["policy/kl"] <= algo.settings.target_kl * 1.001
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -67,7 +67,7 @@ def test_the_radius_of_the_trust_region_shrinks_evenly_and_no_step_leaves_it(nam
     algo, collector = make(name, final_radius=0.5)
     kl, region = [], []
     for _ in range(algo.epochs):
-        kl.append(algo.update(collector.collect(32)[0])["kl"])
+        kl.append(algo.update(collector.collect(32)[0])["policy/kl"])
         region.append(algo.target_kl)
     left = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5]
     assert region == pytest.approx([algo.settings.target_kl * x**2 for x in left])
@@ -88,7 +88,7 @@ def test_data_that_is_not_finite_never_reaches_the_weights(
     before = weights(algo)
     metrics = algo.update(dataclasses.replace(rollout, **{field: broken}))
     assert torch.equal(weights(algo), before)
-    assert metrics["update_skipped"] == 1.0 and algo.skipped == 1
+    assert metrics["update/skipped_now"] == 1.0 and algo.skipped == 1
     algo.update(rollout)  # and the next one is taken again
     assert not torch.equal(weights(algo), before)
     assert float(algo.scaler.count) > 0
@@ -244,8 +244,8 @@ def test_the_bound_is_logged_and_changes_nothing_unless_asked_for() -> None:
     rollout, _ = collector.collect(32)
     bounded, _ = make("scpo", bound_coefficient=1.0)
     a, b = plain.update(rollout), bounded.update(rollout)
-    assert a["J_predicted_edge0"] <= a["J_bound_edge0"]
-    assert b["c_edge0"] > a["c_edge0"]
+    assert a["constraint/edge0/predicted"] <= a["constraint/edge0/bound"]
+    assert b["constraint/edge0/violation"] > a["constraint/edge0/violation"]
 
 
 # Safety layers ---------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_a_sum_of_costs_is_never_estimated_below_zero() -> None:
     assert algo.cost_value is not None
     say(algo.cost_value, -1.0)
     rollout, _ = Collector(env, algo, seed=1).collect(2)
-    assert algo.update(rollout)["J_edge0"] == 0.0
+    assert algo.update(rollout)["constraint/edge0/estimate"] == 0.0
 
 
 def test_a_maximum_is_never_estimated_below_what_was_seen_of_it() -> None:
@@ -133,7 +133,7 @@ def test_a_maximum_is_never_estimated_below_what_was_seen_of_it() -> None:
         cost_max_before=before,
         cost_max=torch.full_like(before, 0.25),
     )
-    assert algo.update(rollout)["J_edge0"] == pytest.approx(16 * 0.25 / 8)
+    assert algo.update(rollout)["constraint/edge0/estimate"] == pytest.approx(16 * 0.25 / 8)
 
 
 # Units of cost ---------------------------------------------------------------------------------
@@ -191,10 +191,10 @@ def test_the_unit_of_a_cost_does_not_matter(
         take_step(violation, units, tolerance=0.003, **settings)
         for units in ((1.0, 1.0), (1.0, 1000.0))
     )
-    assert here["case"] == there["case"] == case
-    assert here["rescued"] == there["rescued"] == float("cost_reduction" in settings)
+    assert here["policy/case"] == there["policy/case"] == case
+    assert here["policy/rescued"] == there["policy/rescued"] == float("cost_reduction" in settings)
     for name, unit in (("edge0", 1.0), ("edge1", 1000.0)):
-        key = f"c_asked_{name}"
+        key = f"constraint/{name}/requested"
         assert there[key] == pytest.approx(unit * here[key], rel=1e-3)
     assert moved.norm() > 0
     assert float((also_moved - moved).norm() / moved.norm()) < 0.01
@@ -205,8 +205,8 @@ def test_a_violation_within_the_tolerance_asks_for_a_part_of_what_one_beyond_it_
     asked = []
     for used in (0.9, 1.0, 50.0):
         metrics, _ = take_step([used * 0.02], size=1e-4, tolerance=0.01)
-        most = math.sqrt(2 * 0.02 * metrics["s_edge0"])  # of what the region allows
-        asked.append(metrics["c_asked_edge0"] / most)
+        most = math.sqrt(2 * 0.02 * metrics["constraint/edge0/s"])  # of what the region allows
+        asked.append(metrics["constraint/edge0/requested"] / most)
     assert asked == pytest.approx([0.6 * 0.97, 0.97, 0.97], rel=1e-4)
 
 
@@ -252,7 +252,7 @@ def test_reliability_tells_a_cause_from_chance() -> None:
             algo, batch, [reward_surrogate(batch), *cost_surrogates(batch)], [1.0],
             recovery_fraction=0.97, reward_test="reference", cost_reduction=0.0, reliability=found,
         )  # fmt: skip
-        shares.append(metrics["reliability_edge0"])
+        shares.append(metrics["constraint/edge0/reliability"])
     assert shares[0] > 0.8 and shares[1] < 0.4
 
 
@@ -270,15 +270,17 @@ def test_as_much_more_is_asked_for_as_noise_will_make_of_it() -> None:
     found = Reliability(2)
     found.update(torch.tensor([4.0, 4.0]), torch.tensor([3.0, 3.0]))  # a quarter will hold
     metrics, _ = take_step([0.1, -0.1], (1.0, 1.0), recovery_fraction=1.0, reliability=found)
-    assert metrics["c_asked_edge0"] == pytest.approx(0.4)
-    assert metrics["c_asked_edge1"] == pytest.approx(-0.1)  # room is not made any larger
+    assert metrics["constraint/edge0/requested"] == pytest.approx(0.4)
+    assert metrics["constraint/edge1/requested"] == pytest.approx(
+        -0.1
+    )  # room is not made any larger
 
 
 def test_scpo_counts_on_noise_unless_told_not_to() -> None:
     algo, batch = learn("scpo", LineEnv(16))
     plain, _ = learn("scpo", LineEnv(16), reliable=False)
-    assert "reliability_edge0" in algo.improve(batch)
-    assert "reliability_edge0" not in plain.improve(batch)
+    assert "constraint/edge0/reliability" in algo.improve(batch)
+    assert "constraint/edge0/reliability" not in plain.improve(batch)
 
 
 # A step that is not accepted -------------------------------------------------------------------
@@ -294,10 +296,10 @@ def test_if_no_part_of_a_step_will_do_the_cost_is_lowered_whatever_it_does_to_th
     # Of a violation this large no step sees all of it gone, as this reduction asks.
     refused: dict[str, Any] = {"cost_reduction": 1e9, "advantage": against_reward()}
     metrics, moved = take_step([1e3], **refused)
-    assert metrics["rescued"] == 1.0 and metrics["step_accepted"] == 1.0
-    assert metrics["rejected_cost_0"] == 100
-    assert metrics["cost_change_edge0"] < 0 and metrics["reward_change"] < 0
-    assert 0.0 < metrics["kl"] <= 0.02 and moved.norm() > 0
+    assert metrics["policy/rescued"] == 1.0 and metrics["policy/step_accepted"] == 1.0
+    assert metrics["policy/rejected/cost_0"] == 100
+    assert metrics["constraint/edge0/change"] < 0 and metrics["policy/reward_change"] < 0
+    assert 0.0 < metrics["policy/kl"] <= 0.02 and moved.norm() > 0
 
 
 def test_nothing_is_rescued_where_the_reward_must_not_fall_or_a_gradient_is_not_finite() -> None:
@@ -309,7 +311,7 @@ def test_nothing_is_rescued_where_the_reward_must_not_fall_or_a_gradient_is_not_
             reward_test=test,
             advantage=advantage,  # type: ignore[arg-type]
         )
-        assert metrics["rescued"] == 0.0 and metrics["step_accepted"] == 0.0
+        assert metrics["policy/rescued"] == 0.0 and metrics["policy/step_accepted"] == 0.0
         assert not moved.any()
 
 
@@ -320,20 +322,20 @@ def test_the_settings_of_a_method_reach_its_step(name: str) -> None:
         return algo.improve(dataclasses.replace(batch, J=torch.tensor([9.0]).double()))
 
     half = improve(recovery_fraction=0.5)
-    most = math.sqrt(2 * 0.02 * half["s_edge0"])
-    assert half["c_asked_edge0"] == pytest.approx(0.5 * most, rel=1e-4)
-    assert improve(recovery_fraction=1.0)["c_asked_edge0"] >= 9.0
-    assert improve(cost_limit=(2.0,))["c_edge0"] == pytest.approx(7.0)
-    assert improve()["rescued"] == 0.0
-    assert improve(cost_reduction=1e9)["rescued"] == 1.0
-    assert improve(cost_reduction=1e9, reward_test="always")["rescued"] == 0.0
+    most = math.sqrt(2 * 0.02 * half["constraint/edge0/s"])
+    assert half["constraint/edge0/requested"] == pytest.approx(0.5 * most, rel=1e-4)
+    assert improve(recovery_fraction=1.0)["constraint/edge0/requested"] >= 9.0
+    assert improve(cost_limit=(2.0,))["constraint/edge0/violation"] == pytest.approx(7.0)
+    assert improve()["policy/rescued"] == 0.0
+    assert improve(cost_reduction=1e9)["policy/rescued"] == 1.0
+    assert improve(cost_reduction=1e9, reward_test="always")["policy/rescued"] == 0.0
 
 
 def test_scpo_has_room_within_its_tolerance() -> None:
     """Three tolerances of it, in units of the largest cost of a step, which is 2."""
     algo, batch = learn("scpo", LineEnv(16), tolerance=0.01)
     batch = dataclasses.replace(batch, J=torch.zeros(1).double())
-    assert algo.improve(batch)["c_asked_edge0"] == pytest.approx(-3 * 0.01 * 2)
+    assert algo.improve(batch)["constraint/edge0/requested"] == pytest.approx(-3 * 0.01 * 2)
 
 
 # Prices ----------------------------------------------------------------------------------------
@@ -343,11 +345,11 @@ def test_a_multiplier_rises_with_the_violation_and_stays_between_zero_and_its_ca
     algo, batch = learn("trpo_lag", LineEnv(16), log_std=0.5, multiplier_lr=2.0, multiplier_cap=5.0)
     violation = float(batch.J[0])
     assert violation > 0.1
-    rising = [algo.improve(batch)["nu_edge0"] for _ in range(2)]
+    rising = [algo.improve(batch)["constraint/edge0/nu"] for _ in range(2)]
     assert rising == pytest.approx([min(2 * violation, 5.0), min(4 * violation, 5.0)])
-    assert [algo.improve(batch)["nu_edge0"] for _ in range(40)][-1] == 5.0
+    assert [algo.improve(batch)["constraint/edge0/nu"] for _ in range(40)][-1] == 5.0
     algo, batch = learn("trpo_lag", LineEnv(16), cost_limit=(100.0,), multiplier_start=0.1)
-    assert algo.improve(batch)["nu_edge0"] == 0.0
+    assert algo.improve(batch)["constraint/edge0/nu"] == 0.0
 
 
 def test_the_scale_of_the_penalty_weighs_the_loss_and_not_the_rise() -> None:
@@ -356,7 +358,7 @@ def test_the_scale_of_the_penalty_weighs_the_loss_and_not_the_rise() -> None:
         algo, batch = learn(
             "trpo_lag", LineEnv(16), log_std=0.5, multiplier_start=start, penalty_scale=scale
         )
-        rises.append(algo.improve(batch)["nu_edge0"] - start)
+        rises.append(algo.improve(batch)["constraint/edge0/nu"] - start)
         policies.append(algo.policy.flat())
     torch.testing.assert_close(policies[0], policies[1])
     assert not torch.allclose(policies[0], policies[2])
@@ -371,7 +373,7 @@ def test_the_price_of_a_state_never_exceeds_its_cap() -> None:
         algo, batch = learn("trpo_fac", LineEnv(16), log_std=0.5, multiplier_cap=cap)
         assert isinstance(algo, TrpoFac)
         say(algo.multiplier, 0.7)
-        assert algo.improve(batch)["multiplier_max"] == pytest.approx(min(cap, 0.7))
+        assert algo.improve(batch)["multiplier/max"] == pytest.approx(min(cap, 0.7))
         steps.append(algo.policy.flat())
     torch.testing.assert_close(steps[0], trpo.policy.flat())  # a price of 0: the reward alone
     assert not torch.allclose(steps[1], steps[2])
@@ -386,7 +388,7 @@ def test_prices_rise_with_the_cost_to_go_of_the_rollout_or_of_the_critic(source:
     say(algo.multiplier, 2.0)
     say(algo.cost_value, 3.0)
     ahead = 3.0 if source == "critic" else float(batch.cost_target.mean())
-    assert algo.raise_prices(batch)["multiplier_loss"] == pytest.approx(
+    assert algo.raise_prices(batch)["critic/multiplier_loss"] == pytest.approx(
         -2.0 * (ahead - 0.25), rel=1e-4
     )
 
@@ -444,7 +446,7 @@ def test_a_projected_step_ends_on_the_limit_and_got_there_the_nearest_way(projec
 def test_a_projected_step_leaves_the_trust_region_only_where_it_may(keep: bool) -> None:
     algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, keep_region=keep)
     batch = dataclasses.replace(batch, J=torch.tensor([5.0], dtype=torch.float64))
-    assert (algo.improve(batch)["kl"] <= 0.02) == keep
+    assert (algo.improve(batch)["policy/kl"] <= 0.02) == keep
 
 
 # The critic of a rare cost ---------------------------------------------------------------------
@@ -469,9 +471,9 @@ def test_sub_sampling_of_any_kind_lets_zeros_weigh_as_much_as_the_rest(
     assert algo.cost_value is not None
     metrics = algo.fit_critics(batch)
     assert float(algo.cost_value(batch.inputs[:1]).detach()) == pytest.approx(mean, abs=0.02)
-    assert metrics["zero_targets_kept"] == pytest.approx(1.0 if mode == "none" else 1 / 9)
+    assert metrics["critic/zero_targets_kept"] == pytest.approx(1.0 if mode == "none" else 1 / 9)
     if mode == "weighted":  # the error of an answer of one half, whatever the weights
-        assert metrics["cost_value_loss"] == pytest.approx(0.25, abs=0.01)
+        assert metrics["critic/cost_value_loss"] == pytest.approx(0.25, abs=0.01)
 
 
 # Safety layers ---------------------------------------------------------------------------------
@@ -530,5 +532,5 @@ def test_corrections_are_counted_and_forgotten_with_their_epoch() -> None:
     executed[0] = torch.tensor([3.0, 4.0])
     found.add(proposed, executed)
     found.add(proposed, proposed)
-    assert found.take() == {"correction_rate": 1 / 8, "correction_size": 5.0}
-    assert found.take() == {"correction_rate": 0.0, "correction_size": 0.0}
+    assert found.take() == {"safety_layer/rate": 1 / 8, "safety_layer/size": 5.0}
+    assert found.take() == {"safety_layer/rate": 0.0, "safety_layer/size": 0.0}

@@ -113,7 +113,7 @@ def test_the_critic_of_the_cost_is_fitted_to_all_that_is_kept(
 
     monkeypatch.setattr(algo, "fit", watch)
     metrics = [algo.update(collector.collect(16)[0]) for _ in range(3)]
-    assert [m["cost_epochs"] for m in metrics] == [1.0, 2.0, 3.0]
+    assert [m["critic/cost_epochs"] for m in metrics] == [1.0, 2.0, 3.0]
     one, two, three = (n for name, n in fitted if name == "cost_value")
     assert one < two < three
     assert max(n for name, n in fitted if name == "value") < two
@@ -123,9 +123,9 @@ def test_enough_zero_trusts_every_batch() -> None:
     algo, collector = make(enough_costs=0)
     for _ in range(3):
         metrics = algo.update(collector.collect(16)[0])
-    assert metrics["cost_epochs"] == 1.0
+    assert metrics["critic/cost_epochs"] == 1.0
     assert not algo.state_dict()["extra"]["evidence"]["epochs"]  # nothing is kept for nobody
-    assert metrics["cost_lam_edge0"] == pytest.approx(algo.settings.cost_lam)
+    assert metrics["constraint/edge0/lam"] == pytest.approx(algo.settings.cost_lam)
 
 
 @pytest.mark.parametrize("critic_batch", [0, 128])
@@ -138,7 +138,7 @@ def test_saved_with_epochs_in_memory_and_loaded_it_goes_on_the_same(critic_batch
     other_collector.load_state_dict(collector.state_dict())
     a, b = algo.update(collector.collect(16)[0]), other.update(other_collector.collect(16)[0])
     assert a == b
-    assert a["cost_epochs"] == 4.0
+    assert a["critic/cost_epochs"] == 4.0
 
 
 def test_a_run_older_than_the_setting_goes_on_without_it() -> None:

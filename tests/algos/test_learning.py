@@ -8,7 +8,8 @@ import torch
 from line_env import LineEnv
 
 from statewise.algos import ALGORITHMS, Algorithm, get_algorithm
-from statewise.training.collect import Collector, Episodes
+from statewise.training.collect import Collector
+from statewise.types import Episodes
 
 LIMIT = 0.1
 QUICK = {

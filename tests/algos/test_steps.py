@@ -8,8 +8,8 @@ from test_algorithms import make, safe
 from statewise.algos import get_algorithm
 from statewise.algos.estimates import AGES, estimate
 from statewise.algos.steps import within
+from statewise.cuda_graphs import Graphed
 from statewise.envs.vec_env import make_env
-from statewise.graphs import Graphed
 
 
 def test_a_tolerance_that_is_not_used_up_is_room_for_the_step() -> None:
@@ -40,16 +40,16 @@ def test_what_changes_along_an_episode_is_gathered_by_age() -> None:
     age = batch.rollout.age.flatten()
     rows = torch.rand(len(age))
     old = batch.by_age("x", rows, "sum")
-    assert set(old) == {f"x_age_{a}" for a in AGES}
-    assert old["x_age_0"] == pytest.approx(float(rows[age < 10].sum()), rel=1e-5)
+    assert set(old) == {f"x/age_{a}" for a in AGES}
+    assert old["x/age_0"] == pytest.approx(float(rows[age < 10].sum()), rel=1e-5)
     assert sum(old.values()) == pytest.approx(float(rows.sum()), rel=1e-5)
 
 
 def test_divergence_gathered_by_age_sums_to_that_of_an_episode() -> None:
     algo, collector = make("trpo")
     metrics = algo.update(collector.collect(16)[0])
-    total = sum(metrics[f"kl_sum_age_{a}"] for a in AGES)
-    assert total == pytest.approx(metrics["kl"] * metrics["estimated_length"], rel=1e-4)
+    total = sum(metrics[f"policy/kl_sum/age_{a}"] for a in AGES)
+    assert total == pytest.approx(metrics["policy/kl"] * metrics["estimate/length"], rel=1e-4)
 
 
 def test_on_a_cpu_a_graphed_function_is_called_as_it_is() -> None:

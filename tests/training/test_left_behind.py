@@ -17,9 +17,10 @@ from statewise.algos import get_algorithm
 from statewise.bench.grid import Grid, RunSpec
 from statewise.bench.rollouts import record
 from statewise.envs.imports import ImportedEnv
-from statewise.training import api, checkpoint
+from statewise.runs import checkpoint
+from statewise.runs.folder import RunFolder, RunFolderError
+from statewise.training import api
 from statewise.training.loop import Training, TrainSettings
-from statewise.training.run_folder import RunFolder, RunFolderError
 
 CONFIG: dict[str, Any] = {"train": {"seed": 0}, "algorithm": {}}
 

@@ -13,12 +13,12 @@ from torch import Tensor
 import statewise
 from statewise.algos import get_algorithm
 from statewise.cli import main
-from statewise.training import checkpoint
-from statewise.training.collect import Collector, Episodes
+from statewise.runs import checkpoint
+from statewise.training.collect import Collector
 from statewise.training.evaluate import evaluate, run_episodes
 from statewise.training.loop import Training, TrainSettings
 from statewise.training.policy import load_policy
-from statewise.types import Step
+from statewise.types import Episodes, Step
 
 SMALL: dict[str, Any] = {
     "steps": 640,
@@ -177,7 +177,7 @@ def test_the_best_safe_policy_is_of_the_safest_then_best_paid_settled_epoch(tmp_
 
     def kept(epoch: int, cost: float, pay: float, steps: int = settled, episodes: int = 50) -> int:
         training.epoch, training.steps = epoch, steps
-        training._keep_best({"episodes": episodes, "max_cost": cost, "return": pay})
+        training._keep_best({"episode/count": episodes, "cost/max": cost, "episode/return": pay})
         path = training.folder.checkpoints / "best-safe.ckpt"
         return int(checkpoint.load(path)["epoch"]) if path.exists() else 0
 
@@ -211,7 +211,7 @@ def test_metrics_tell_time_running_out_from_the_task_ending() -> None:
     training = Training.__new__(Training)
     training.env, training.epoch, training.steps = env, 1, rollout.size
     training.cost_total, training._old_faults = [0.0], 0
-    assert training._describe(rollout, episodes)["timeouts"] == 1
+    assert training._describe(rollout, episodes)["episode/timeouts"] == 1
 
 
 def test_an_evaluation_has_layouts_of_its_own_and_faults_reach_no_goal() -> None:

@@ -14,12 +14,13 @@ from statewise.algos import get_algorithm
 from statewise.cli import main
 from statewise.envs import vec_env
 from statewise.envs.vec_env import VecEnv
+from statewise.runs.folder import RunFolder
+from statewise.runs.lock import RunLockedError, is_locked
 from statewise.training import api
-from statewise.training.collect import Collector, Episodes
+from statewise.training.collect import Collector
 from statewise.training.evaluate import evaluate
-from statewise.training.lock import RunLockedError, is_locked
 from statewise.training.loop import Training, TrainSettings, build_env
-from statewise.training.run_folder import RunFolder
+from statewise.types import Episodes
 
 SMALL: dict[str, Any] = {
     "steps": 640,
@@ -62,12 +63,12 @@ def test_violation_rates_and_large_maxima_are_those_of_each_cost() -> None:
     training.env, training.epoch, training.steps = env, 1, rollout.size
     training.cost_total, training._old_faults = [0.0, 0.0], 0
     found = training._describe(rollout, episodes)
-    assert (found["violation_rate_edge0"], found["violation_rate_edge1"]) == (0.25, 0.0)
+    assert (found["cost/edge0/violation_rate"], found["cost/edge1/violation_rate"]) == (0.25, 0.0)
     # Between the second largest (18 of 19 steps up) and the largest: 0.05 of the way.
-    assert found["max_cost_p95_edge0"] == pytest.approx(0.405)
-    assert found["max_cost_p95_edge1"] == 0.0
-    assert found["max_cost_edge0"] == pytest.approx(1.5 / 20)
-    assert found["episode_cost_edge0"] == pytest.approx(3.0 / 20)
+    assert found["cost/edge0/max_p95"] == pytest.approx(0.405)
+    assert found["cost/edge1/max_p95"] == 0.0
+    assert found["cost/edge0/max"] == pytest.approx(1.5 / 20)
+    assert found["cost/edge0/episode"] == pytest.approx(3.0 / 20)
 
 
 def test_every_number_of_an_episode_is_in_the_column_of_its_name(tmp_path: Path) -> None:
@@ -87,8 +88,8 @@ def test_every_number_of_an_episode_is_in_the_column_of_its_name(tmp_path: Path)
     with open(tmp_path / "episodes.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0] == {
-        "epoch": "1", "return": "1.5", "cost_hazard": "3", "max_cost_hazard": "0.25",
-        "cost_pillar": "4", "max_cost_pillar": "0.5", "length": "7", "terminated": "1",
+        "epoch": "1", "return": "1.5", "cost/hazard/episode": "3", "cost/hazard/max": "0.25",
+        "cost/pillar/episode": "4", "cost/pillar/max": "0.5", "length": "7", "terminated": "1",
         "sim_fault": "0",
     }  # fmt: skip
     ends = [(r["epoch"], r["terminated"], r["sim_fault"]) for r in rows]

@@ -29,9 +29,10 @@ from statewise.report.data import read_runs
 from statewise.report.export import export_runs
 from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
-from statewise.training import api, checkpoint
+from statewise.runs import checkpoint
+from statewise.runs.folder import RunFolder, RunFolderError
+from statewise.training import api
 from statewise.training.loop import Training, TrainSettings
-from statewise.training.run_folder import RunFolder, RunFolderError
 
 SMALL: dict[str, Any] = {
     "steps": 1600,
@@ -44,7 +45,7 @@ SMALL: dict[str, Any] = {
     "critic_iterations": 3,
     "threads": 1,
 }
-CLOCK = ("seconds", "steps_per_second", "peak_memory_mib")
+CLOCK = ("time/", "memory/")
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
@@ -67,8 +68,8 @@ def test_a_run_folder_holds_what_reproduces_and_describes_the_run(finished: Path
     lines = metrics(finished)
     assert [m["epoch"] for m in lines] == list(range(1, 11))
     assert lines[-1]["steps"] == 1600
-    for key in ("return", "episode_cost", "max_cost", "cost_rate", "kl", "case", "sim_faults",
-                "J_hazard", "c_hazard", "nu_hazard", "J_bound_hazard", "value_loss"):  # fmt: skip
+    for key in ("episode/return", "cost/episode", "cost/max", "cost/rate", "policy/kl", "policy/case", "sim/faults",
+                "constraint/hazard/estimate", "constraint/hazard/violation", "constraint/hazard/nu", "constraint/hazard/bound", "critic/value_loss"):  # fmt: skip
         assert key in lines[-1], key
     assert (finished / "episodes.csv").exists()
     kept = [p.name for p in checkpoint.latest(finished / "checkpoints")]
@@ -77,8 +78,8 @@ def test_a_run_folder_holds_what_reproduces_and_describes_the_run(finished: Path
 
 def test_the_cost_rate_is_all_cost_over_all_steps(finished: Path) -> None:
     lines = metrics(finished)
-    mean = sum(m["epoch_cost_rate"] for m in lines) / len(lines)  # epochs are of equal size
-    assert lines[-1]["cost_rate"] == pytest.approx(mean, rel=1e-5, abs=1e-9)
+    mean = sum(m["cost/epoch_rate"] for m in lines) / len(lines)  # epochs are of equal size
+    assert lines[-1]["cost/rate"] == pytest.approx(mean, rel=1e-5, abs=1e-9)
 
 
 def test_the_same_seed_gives_the_same_run(finished: Path, tmp_path: Path) -> None:
@@ -340,12 +341,12 @@ def test_an_environment_without_costs_has_none_rather_than_costs_of_zero(
     (line,) = [line for line in lines if line.startswith("epoch 2/2")]
     assert "return" in line and "cost" not in line
     last = metrics(run)[-1]
-    assert last["episodes"] > 0
-    for key in ("episode_cost", "max_cost", "cost_rate", "epoch_cost_rate"):
+    assert last["episode/count"] > 0
+    for key in ("cost/episode", "cost/max", "cost/rate", "cost/epoch_rate"):
         assert last[key] is None
     assert draw_curves([run], tmp_path / "curves.png").exists()
     reading = read_runs([tmp_path])
-    assert reading.runs[0].summary.late["episode_cost"] is None
+    assert reading.runs[0].summary.late["cost/episode"] is None
     said = markdown(assemble(reading))
     assert "Its environment reports no cost: nothing is known of its safety." in said
 

@@ -13,10 +13,10 @@ from test_runs import SMALL, metrics
 import statewise
 from statewise.algos import get_algorithm
 from statewise.cli import main
+from statewise.runs.folder import RunFolderError
+from statewise.runs.lock import RunLockedError, lock_run
 from statewise.training import api
-from statewise.training.lock import RunLockedError, lock_run
 from statewise.training.loop import TrainSettings
-from statewise.training.run_folder import RunFolderError
 
 TRAIN = {k: v for k, v in SMALL.items() if k not in ("quiet", "hidden", "critic_iterations")}
 OWN: dict[str, Any] = {k: SMALL[k] for k in ("hidden", "critic_iterations")}
@@ -71,7 +71,7 @@ def test_a_summary_of_the_seeds_is_printed(
     command = ["train", "Point-Hazard-8", "--seeds", "0..1", "--out", str(tmp_path), *options]
     assert main([*command, "--critic-iterations", "3"]) == 0
     table = capsys.readouterr().out.split("finished: ")[-1]
-    for word in ("seed", "return", "max cost", "mean"):
+    for word in ("seed", "return", "maximum cost", "mean"):
         assert word in table
 
 

@@ -14,8 +14,8 @@ import statewise
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.cli import main
 from statewise.envs.imports import NO_LIMIT
+from statewise.runs.folder import RunFolder
 from statewise.training.loop import TrainSettings
-from statewise.training.run_folder import RunFolder
 
 SHORT = SMALL | {"steps": 160}
 

@@ -23,8 +23,8 @@ from typing import Any, TextIO
 
 import torch
 
-from statewise.training import checkpoint
-from statewise.training.collect import Episodes
+from statewise.runs import checkpoint
+from statewise.types import Episodes
 from statewise.version import __version__
 
 log = logging.getLogger("statewise")
@@ -111,7 +111,7 @@ class RunFolder:
             new = not path.exists() or path.stat().st_size == 0
             self._episodes = open(path, "a", newline="")  # noqa: SIM115
             if new:
-                per_cost = [f"{kind}_{n}" for n in cost_names for kind in ("cost", "max_cost")]
+                per_cost = [f"cost/{n}/{kind}" for n in cost_names for kind in ("episode", "max")]
                 columns = ["epoch", "return", *per_cost, "length", "terminated", "sim_fault"]
                 csv.writer(self._episodes, lineterminator="\n").writerow(columns)
         writer = csv.writer(self._episodes, lineterminator="\n")  # as `rewind` writes them

@@ -1,6 +1,6 @@
 """What holds of the paper's theory and what does not: checks, counter-examples, a step that is kept.
 
-`python -m statewise.core.theory` prints them; docs/theory.md explains them.
+`python -m statewise.theory.bounds` prints them; docs/theory.md explains them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from statewise.core.bounds import (
+from statewise.theory.bounds import (
     path_pinsker,
     printed_kl_form,
     proposition_2_printed,
@@ -19,7 +19,7 @@ from statewise.core.bounds import (
     theorem_1_span,
     theorem_1_steps,
 )
-from statewise.core.tabular import (
+from statewise.theory.tabular import (
     Array,
     Chain,
     Problem,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from statewise.training.run_folder import RunFolderError
+from statewise.runs.folder import RunFolderError
 
 LOCK_FILE = "lock"
 

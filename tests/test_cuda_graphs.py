@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from statewise.graphs import minibatches, side_by_side
+from statewise.cuda_graphs import minibatches, side_by_side
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ the state, an ordinary MDP over s^ = (s, M) whose signal is the increment D = ma
 come from backward induction and state laws from a forward pass, so every bound of the paper can be
 compared with the truth to rounding. Nothing here is sampled except the problems themselves.
 
-`core/bounds.py` has the bounds, `core/theory.py` the checks; docs/theory.md explains both.
+`theory/bounds.py` has the bounds, `theory/study.py` the checks; docs/theory.md explains both.
 
 Legend (the paper's symbol, then ours)
     t = 0..H             steps; H + 1 of them, and x[..., t, :] is time-indexed

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from statewise.core import bounds, theory
-from statewise.core import tabular as tb
+from statewise.core.mmdp import state_wise_penalty
+from statewise.theory import bounds
+from statewise.theory import study as theory
+from statewise.theory import tabular as tb
 
 TOLERANCE = 1e-12
 
@@ -137,7 +139,7 @@ def test_penalty_from_training_measurements_bounds_the_truth_when_episodes_end_e
         c = tb.compare(pair.chain, g, pair.pi, pair.new, gamma)
         K, H = pair.problem.levels.shape[-1], pair.chain.H
         live = tb.law(pair.chain, pair.pi)[:, :-1, :-K].sum((-1, -2))  # mean episode length
-        penalty = bounds.state_wise_penalty(c.eps, c.kl.sum(-1) / live, live, H, gamma)
+        penalty = state_wise_penalty(c.eps, c.kl.sum(-1) / live, live, H, gamma)
         assert np.all(c.excess <= penalty + TOLERANCE)
         assert np.all(bounds.path_pinsker(c) <= penalty + TOLERANCE)
         live_new = tb.law(pair.chain, pair.new)[:, :-1, :-K].sum((-1, -2))
@@ -146,11 +148,11 @@ def test_penalty_from_training_measurements_bounds_the_truth_when_episodes_end_e
 
 def test_penalty_has_the_stated_size():
     # 2 H eps min(1, sqrt(T delta / 2)): 75 steps after the first, K = 76 * 0.02 = 1.52.
-    assert bounds.state_wise_penalty(1.0, 0.02, 76, 75) == pytest.approx(2 * 75 * 0.76**0.5)
-    assert bounds.state_wise_penalty(1.0, 0.02, 1000, 999) == pytest.approx(2 * 999)  # capped
-    assert bounds.state_wise_penalty(1.0, -1e-9, 10, 9) == 0.0
-    assert bounds.state_wise_penalty([0.0, 0.5], 0.0, 10, 9).shape == (2,)
-    assert bounds.state_wise_penalty(1.0, 9.0, 3, 2, gamma=0.5) == pytest.approx(2 * (0.5 + 0.25))
+    assert state_wise_penalty(1.0, 0.02, 76, 75) == pytest.approx(2 * 75 * 0.76**0.5)
+    assert state_wise_penalty(1.0, 0.02, 1000, 999) == pytest.approx(2 * 999)  # capped
+    assert state_wise_penalty(1.0, -1e-9, 10, 9) == 0.0
+    assert state_wise_penalty([0.0, 0.5], 0.0, 10, 9).shape == (2,)
+    assert state_wise_penalty(1.0, 9.0, 3, 2, gamma=0.5) == pytest.approx(2 * (0.5 + 0.25))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_penalty_has_the_stated_size():
 )
 def test_penalty_names_the_argument_that_is_wrong(arguments, name):
     with pytest.raises(ValueError, match=name):
-        bounds.state_wise_penalty(*arguments)
+        state_wise_penalty(*arguments)
 
 
 def test_proposition_2_as_printed_holds_for_summed_kl_of_the_old_policy():
@@ -234,7 +236,7 @@ def test_random_walk_ratio_agrees_with_the_exact_machinery():
     c = tb.compare(*theory.random_walk(10, 1e-3, 1e-6))
     printed = 2 * 10 * c.eps * np.sqrt(c.kl_printed.mean() / 2)
     assert c.excess / printed == pytest.approx(theory.random_walk_ratio(10, 1e-3), rel=1e-4)
-    assert c.excess <= bounds.state_wise_penalty(c.eps, c.kl.mean(), 10, 9)
+    assert c.excess <= state_wise_penalty(c.eps, c.kl.mean(), 10, 9)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,254 @@
+"""Every metric of a run: its key, its title, what it means, and how it is shown.
+
+Tables, charts, the live view, plots, TensorBoard and the documentation read their names here. To add
+a metric of the rollouts, add it to `METRICS` and to `describe`; it then appears everywhere. What an
+algorithm reports beside these appears under its key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from torch import Tensor
+
+from statewise.types import Episodes, Rollout
+
+RETURN, EPISODE_COST, MAX_COST = "episode/return", "cost/episode", "cost/max"
+COST_RATE, EPOCH_COST_RATE = "cost/rate", "cost/epoch_rate"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How one metric is called and shown."""
+
+    key: str
+    """Its name in `metrics.jsonl`. A * stands for the name of a constraint."""
+    title: str
+    about: str = ""
+    """One sentence"""
+    digits: int = 3
+    """Decimals"""
+    less_is_better: bool | None = None
+    live: bool = False
+    """Whether it is shown while a run trains"""
+    chart: bool = False
+    """Whether reports and plots draw its curve"""
+    column: bool = False
+    """Whether tables of runs have a column for it"""
+
+    @property
+    def per_constraint(self) -> bool:
+        return "*" in self.key
+
+    def text(self, value: float | None) -> str:
+        """A value as people read it; a dash where there is none."""
+        if value is None or not math.isfinite(value):
+            return "-"
+        return f"{value:,.{self.digits}f}"
+
+
+def _per_cost(name: str, title: str, about: str, digits: int, **shown: bool) -> tuple[Metric, ...]:
+    """A cost metric of each constraint, and its sum over all of them."""
+    total = {k: v for k, v in shown.items() if k != "live"}
+    single = {k: v for k, v in shown.items() if k == "live"}
+    return (
+        Metric(f"cost/{name}", title, f"{about} Summed over constraints.", digits, True, **total),
+        Metric(f"cost/*/{name}", title, about, digits, True, **single),
+    )
+
+
+METRICS = (
+    Metric("epoch", "epoch", "Updates so far.", 0),
+    Metric("steps", "steps", "Environment steps so far.", 0, live=True),
+    Metric("episode/count", "episodes", "Episodes that ended in the epoch.", 0, live=True),
+    Metric("episode/running", "running episodes", "Episodes that go on into the next epoch.", 0),
+    Metric("episode/timeouts", "timeouts", "Episodes that the time limit ended.", 0),
+    Metric(
+        RETURN, "return",
+        "Sum of the rewards of an episode, not discounted. Mean over the episodes that ended in the "
+        "epoch.",
+        less_is_better=False, live=True, chart=True, column=True,
+    ),
+    Metric("episode/return_std", "return, deviation", "Standard deviation over those episodes."),
+    Metric("episode/length", "episode length", "Steps of an episode.", 0, live=True),
+    *_per_cost(
+        "episode", "episode cost",
+        "Sum of the costs of an episode. Mean over the episodes that ended in the epoch.", 3,
+        live=True, chart=True, column=True,
+    ),
+    Metric("cost/*/episode_std", "episode cost, deviation",
+           "Standard deviation over those episodes."),
+    *_per_cost(
+        "max", "maximum cost",
+        "Largest cost of any step of an episode, which SCPO bounds. Mean over the episodes that "
+        "ended in the epoch.", 4,
+        live=True, chart=True, column=True,
+    ),
+    Metric("cost/*/max_p95", "maximum cost, 95 %", "95 % quantile over those episodes.", 4, True),
+    Metric("cost/*/violation_rate", "violation rate",
+           "Share of the episodes with at least one step of positive cost.", 4, True),
+    *_per_cost(
+        "rate", "cost rate",
+        "Cost of all steps since training began, divided by their number.", 5,
+        live=True, chart=True, column=True,
+    ),
+    *_per_cost("epoch_rate", "cost rate of the epoch",
+               "Cost of the epoch's steps, divided by their number.", 5, live=True, chart=True),
+    Metric("sim/faults", "simulator faults", "Episodes that a simulator fault ended, so far.", 0, True),
+    Metric("update/skipped", "skipped updates",
+           "Updates left out so far because a number was not finite.", 0, True),
+    Metric("update/skipped_now", "update skipped", "Whether the epoch's update was left out.", 0, True),
+    Metric("policy/kl", "KL", "Mean KL divergence between the old and the new policy.", 4, live=True),
+    Metric("policy/case", "case", "Which case of the constrained step applied.", 0),
+    Metric("policy/kl_sum/*", "KL by age", "KL divergence summed over steps of one age.", 4),
+    Metric("policy/reward_change", "reward change", "Predicted change of the reward objective.", 4),
+    Metric("policy/step_fraction", "step fraction", "Share of the proposed step that was taken."),
+    Metric("policy/line_search_tries", "line search tries", "Candidates that were tried.", 0),
+    Metric("policy/step_accepted", "step accepted", "Whether the line search found a step.", 0),
+    Metric("policy/rejected/*", "rejected candidates", "Candidates rejected for this reason.", 0),
+    Metric("policy/rescued", "rescued", "Whether a second search, for less cost only, was needed.", 0),
+    Metric("policy/cg_residual", "CG residual", "Relative residual of the conjugate gradient.", 4),
+    Metric("policy/gradient_norm", "gradient norm", "Norm of the reward gradient.", 4),
+    Metric("policy/entropy", "entropy", "Entropy of the policy."),
+    Metric("policy/q", "q", "gᵀF⁻¹g of the reward gradient g.", 4),
+    Metric("policy/lambda", "λ", "Multiplier of the trust region.", 4),
+    Metric("policy/alpha", "α", "Length of the step.", 4),
+    Metric("policy/feasible", "feasible", "Whether a step within the region meets the limits.", 0),
+    Metric("constraint/*/estimate", "estimated J",
+           "Estimate of what an episode of the current policy costs.", 4, True),
+    Metric("constraint/*/violation", "violation", "Estimate minus limit.", 4, True),
+    Metric("constraint/*/requested", "requested decrease",
+           "Cost decrease that the step was asked for.", 4),
+    Metric("constraint/*/reliability", "reliability",
+           "Share of a predicted decrease that holds on fresh data."),
+    Metric("constraint/*/nu", "ν", "Multiplier of the constraint.", 4),
+    Metric("constraint/*/beta", "β", "Weight of the cost direction in the step.", 4),
+    Metric("constraint/*/r", "r", "gᵀF⁻¹b of the reward gradient g and the cost gradient b.", 4),
+    Metric("constraint/*/s", "s", "bᵀF⁻¹b of the cost gradient b.", 4),
+    Metric("constraint/*/s/*", "s", "bᵀF⁻¹b' of two cost gradients.", 4),
+    Metric("constraint/*/change", "cost change", "Predicted change by the step taken.", 4),
+    Metric("constraint/*/change_planned", "planned cost change", "Change that was planned.", 4),
+    Metric("constraint/*/predicted", "predicted J", "First-order prediction for the new policy.", 4),
+    Metric("constraint/*/bound", "J with the corrected penalty", "Prediction plus penalty.", 4),
+    Metric("constraint/*/bound_paper", "J with the paper's penalty", "Prediction plus penalty.", 4),
+    Metric("constraint/*/barrier", "barrier", "Value of the logarithmic barrier.", 4),
+    Metric("constraint/*/rises", "rises", "How often the running maximum rose in the batch.", 0),
+    Metric("constraint/*/lam", "λ of the cost", "Decay of the cost advantage estimate."),
+    Metric("constraint/*/max_advantage", "largest cost advantage", "Over the batch.", 4),
+    Metric("constraint/*/max_advantage/*", "largest cost advantage by age", "At one age.", 4),
+    Metric("constraint/*/target/*", "cost target", "Quantile of the cost critic's targets.", 4),
+    Metric("multiplier/mean", "mean multiplier", "Mean of the state-wise multiplier.", 4),
+    Metric("multiplier/max", "largest multiplier", "Maximum of the state-wise multiplier.", 4),
+    Metric("safety_layer/rate", "corrected actions", "Share of actions that the layer changed."),
+    Metric("safety_layer/size", "size of corrections", "Mean change of a corrected action."),
+    Metric("estimate/length", "estimated length", "Estimated mean episode length.", 1),
+    Metric("estimate/episodes", "estimated episodes", "Episodes the rollout is worth.", 1),
+    Metric("critic/value_loss", "value loss", "Last loss of the reward critic.", 4),
+    Metric("critic/cost_value_loss", "cost value loss", "Last loss of the cost critic.", 4),
+    Metric("critic/cost_model_loss", "cost model loss", "Last loss of the safety layer's model.", 4),
+    Metric("critic/cost_to_go_loss", "cost-to-go loss", "Last loss of the safety layer's critic.", 4),
+    Metric("critic/multiplier_loss", "multiplier loss", "Last loss of the multiplier network.", 4),
+    Metric("critic/value_target/*", "value target", "Mean or quantile of the critic's targets."),
+    Metric("critic/zero_target_share", "zero targets", "Share of cost targets that are zero."),
+    Metric("critic/zero_targets_kept", "zero targets kept", "Share of them that is fitted to."),
+    Metric("critic/cost_epochs", "epochs for the cost critic", "Epochs it is fitted to.", 0),
+    Metric("time/collect", "collecting, s", "Seconds of the epoch spent collecting.", 2),
+    Metric("time/update", "updating, s", "Seconds of the epoch spent updating.", 2),
+    Metric("time/total", "time, s", "Training time so far, in seconds.", 1),
+    Metric("time/steps_per_second", "steps/s", "Environment steps per second of training.", 0,
+           less_is_better=False, live=True, column=True),
+    Metric("memory/process_mib", "memory, MiB", "Peak memory of the process.", 0, True),
+    Metric("memory/gpu_mib", "GPU memory, MiB", "Memory in use on the GPU by all processes.", 0, True),
+)  # fmt: skip
+"""In the order of tables and views."""
+
+CHARTS = tuple(m.key for m in METRICS if m.chart)
+COLUMNS = tuple(m.key for m in METRICS if m.column)
+
+_BY_KEY = {m.key: m for m in METRICS}
+
+
+@cache
+def find(key: str) -> Metric:
+    """The metric of a key such as `cost/hazard/episode`; an unknown one is called as its key."""
+    if key in _BY_KEY:
+        return _BY_KEY[key]
+    parts = key.split("/")
+    for metric in METRICS:
+        wanted = metric.key.split("/")
+        if len(wanted) == len(parts) and all(
+            w in ("*", p) for w, p in zip(wanted, parts, strict=True)
+        ):
+            return metric
+    return Metric(key, key)
+
+
+def title(key: str) -> str:
+    """What people call the metric of a key: `hazard episode cost` for `cost/hazard/episode`."""
+    metric = find(key)
+    constraint = key.split("/")[1] if metric.per_constraint else ""
+    named = metric.key.split("/")[0] in ("cost", "constraint")
+    return f"{constraint} {metric.title}" if constraint and named else metric.title
+
+
+def text(key: str, value: float | None) -> str:
+    """A value of the metric of a key, as people read it."""
+    return find(key).text(value)
+
+
+def live_keys(cost_names: Sequence[str]) -> list[str]:
+    """The keys shown while a run trains, those of each constraint together."""
+    keys = [m.key for m in METRICS if m.live and not m.per_constraint]
+    per_cost = [m.key for m in METRICS if m.live and m.per_constraint]
+    after = keys.index("episode/length") + 1
+    costs = [key.replace("*", name, 1) for name in cost_names for key in per_cost]
+    return [*keys[:after], *costs, *keys[after:]]
+
+
+def describe(
+    rollout: Rollout,
+    episodes: Episodes,
+    cost_names: Sequence[str],
+    cost_so_far: Sequence[float],
+    steps: int,
+) -> dict[str, Any]:
+    """The metrics of a rollout and of the episodes that ended in it.
+
+    cost_so_far: total of each cost since training began, this rollout included; steps: likewise.
+    """  # fmt: skip
+    metrics: dict[str, Any] = {
+        "episode/count": len(episodes),
+        "episode/running": int((~rollout.ended[-1]).sum()),
+        "episode/timeouts": int((~episodes.terminated).sum()),
+        RETURN: _mean(episodes.returns),
+        "episode/return_std": _std(episodes.returns),
+        "episode/length": _mean(episodes.length.float()),
+    }
+    for i, name in enumerate(cost_names):
+        cost, largest = episodes.cost[:, i], episodes.cost_max[:, i]
+        metrics |= {
+            f"cost/{name}/episode": _mean(cost),
+            f"cost/{name}/episode_std": _std(cost),
+            f"cost/{name}/max": _mean(largest),
+            f"cost/{name}/max_p95": float(largest.quantile(0.95)) if len(largest) else None,
+            f"cost/{name}/violation_rate": _mean((largest > 0).float()),
+            f"cost/{name}/rate": cost_so_far[i] / steps,
+            f"cost/{name}/epoch_rate": float(rollout.cost[..., i].mean()),
+        }
+    for whole in ("episode", "max", "rate", "epoch_rate"):
+        parts = [metrics[f"cost/{name}/{whole}"] for name in cost_names]
+        # Without constraints nothing is known of costs, which is not 0.
+        metrics[f"cost/{whole}"] = sum(parts) if parts and None not in parts else None
+    return metrics
+
+
+def _mean(values: Tensor) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _std(values: Tensor) -> float | None:
+    return float(values.std(correction=0)) if len(values) else None

@@ -1,0 +1,1 @@
+"""Run folders: the files of a run, written so that they survive any crash, and one reader for them."""

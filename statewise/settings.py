@@ -1,0 +1,316 @@
+"""Settings: frozen dataclasses whose fields carry a default, a range and a docstring.
+
+This module turns a mapping (a command line, keyword arguments, `--set`, `config.json`) into checked
+settings, and settings back into JSON. Nothing else parses or checks them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import inspect
+import math
+import os
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from numbers import Real
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+S = TypeVar("S")
+
+_SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9}
+_KINDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+}
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a setting may take. Infinite ones are allowed where no bound forbids them."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    finite: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            not math.isnan(value)
+            and (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+            and (not self.finite or math.isfinite(value))
+        )
+
+    def __str__(self) -> str:
+        low = f"above {self.above:g}" if self.above is not None else ""
+        low = f"{self.least:g} or more" if self.least is not None else low
+        high = f"below {self.below:g}" if self.below is not None else ""
+        high = f"at most {self.most:g}" if self.most is not None else high
+        both = " and ".join(part for part in (low, high) if part)
+        return both or ("a finite number" if self.finite else "a number")
+
+
+def number(
+    default: Any = dataclasses.MISSING,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    finite: bool = False,
+) -> Any:
+    """A field of settings whose value, or each of its values if it is a tuple, lies in a range."""
+    allowed = Range(least, most, above, below, finite)
+    return field(default=default, metadata={"range": allowed})
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    *,
+    positional: bool = False,
+    metavar: str = "",
+    flag: str = "",
+    help: str = "",
+) -> Any:
+    """A field with a form of its own on the command line, such as a positional argument."""
+    facts = {"positional": positional, "metavar": metavar, "flag": flag, "help": help}
+    return field(default=default, metadata={"option": facts})
+
+
+def parse(kind: type[S], given: Mapping[str, Any], owner: str = "") -> S:
+    """Settings of a dataclass from names and values, which may be text.
+
+    Unknown names, wrong types and numbers out of range raise ValueError. owner: what to call the
+    settings in a message, such as "scpo".
+    """
+    hints = hints_of(kind)  # type: ignore[arg-type]
+    for name in given:
+        if name not in hints:
+            raise ValueError(unknown("setting", name, hints, owner))
+    values = {name: _read(name, hints[name], value) for name, value in given.items()}
+    missing = [f.name for f in dataclasses.fields(kind)  # type: ignore[arg-type]
+               if f.init and f.default is f.default_factory and f.name not in values]  # fmt: skip
+    if missing:
+        raise ValueError(f"{', '.join(missing)} is missing{f' from {owner}' if owner else ''}")
+    return kind(**values)
+
+
+def check(settings: Any) -> None:
+    """Raise ValueError if a value has the wrong type or lies outside of its field's range.
+
+    Settings call this from `__post_init__`, so that none exist that were not checked.
+    """
+    hints = hints_of(settings.__class__)
+    for f in dataclasses.fields(settings):
+        value = getattr(settings, f.name)
+        if _read(f.name, hints[f.name], value, text=False) != value and value == value:
+            raise ValueError(f"{f.name} is {value!r}: give {_wanted(hints[f.name])}")
+        numbers = value if isinstance(value, tuple) else (value,)
+        allowed = f.metadata.get("range", Range())
+        for item in numbers:
+            if isinstance(item, int | float) and not isinstance(item, bool) and item not in allowed:
+                raise ValueError(f"{f.name} is {_shown(value)}: give {allowed}")
+
+
+def to_json(settings: Any) -> dict[str, Any]:
+    """Settings as JSON can hold them: tuples become lists, infinite numbers "inf" and "-inf"."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return [plain(item) for item in value]
+        if isinstance(value, float) and math.isinf(value):
+            return str(value)
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    return {f.name: plain(getattr(settings, f.name)) for f in dataclasses.fields(settings)}
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The names whose values differ between two mappings of plain settings, with both values.
+
+    A setting that one of them does not name is None there.
+    """
+    names = dict.fromkeys([*one, *other])
+    return {n: (one.get(n), other.get(n)) for n in names if one.get(n) != other.get(n)}
+
+
+def split_by_owner(given: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
+    """Names and values, sorted to the first dataclass that has each; unknown names raise ValueError."""
+    known = [hints_of(kind) for kind in kinds]
+    parts: list[dict[str, Any]] = [{} for _ in kinds]
+    for name, value in given.items():
+        owner = next((i for i, names in enumerate(known) if name in names), None)
+        if owner is None:
+            raise ValueError(unknown("setting", name, {n for names in known for n in names}))
+        parts[owner][name] = value
+    return parts
+
+
+def read_pairs(items: Iterable[str]) -> dict[str, list[str]]:
+    """`NAME=VALUE` texts as names and lists of values: commas separate the values."""
+    pairs: dict[str, list[str]] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name or name in pairs:
+            why = "is given twice" if name in pairs else "is not NAME=VALUE"
+            raise ValueError(f"--set {item}: {name if name in pairs else item!r} {why}")
+        pairs[name] = text.split(",")
+    return pairs
+
+
+def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> str:
+    """The message for a name that is not known, with the closest ones that are."""
+    names = list(known)
+    close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    if not close:
+        lower = {n.casefold(): n for n in names}
+        found = difflib.get_close_matches(str(name).casefold(), lower, n=3, cutoff=0.4)
+        close = [lower[n] for n in found]
+    hint = f"Did you mean {' or '.join(close)}?" if close else f"Known: {', '.join(names[:20])}."
+    return f"{owner + ' has no' if owner else 'unknown'} {what} {name!r}. {hint}"
+
+
+@cache
+def hints_of(kind: Any) -> dict[str, Any]:
+    """The type of each field of a dataclass."""
+    hints = typing.get_type_hints(kind)
+    return {f.name: hints[f.name] for f in dataclasses.fields(kind)}
+
+
+# Values ----------------------------------------------------------------------------------------
+
+
+def _read(name: str, hint: Any, value: Any, text: bool = True) -> Any:
+    """A value as the type of its field. text: words such as "6M" may stand for it."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None:
+            return None
+        return _read(name, next(h for h in inner if h is not type(None)), value, text)
+    if origin is Literal:
+        if value not in inner:
+            raise ValueError(f"{name} is {value!r}: give one of {', '.join(map(str, inner))}")
+        return value
+    if origin is tuple:
+        if isinstance(value, str) and text:
+            value = [part for part in re.split(r"[,\s]+", value) if part]
+        items = value if isinstance(value, list | tuple) else (value,)
+        parts = [part for item in items for part in _split(item, text)]
+        return tuple(_read_one(name, inner[0], item, hint, value, text) for item in parts)
+    return _read_one(name, hint, value, hint, value, text)
+
+
+def _split(item: Any, text: bool) -> list[Any]:
+    return [p for p in item.split(",") if p] if text and isinstance(item, str) else [item]
+
+
+def _read_one(name: str, kind: Any, item: Any, hint: Any, value: Any, text: bool) -> Any:
+    if kind is Path and isinstance(item, str | os.PathLike):
+        return Path(item)
+    if kind is str and isinstance(item, os.PathLike):
+        return os.fspath(item)
+    if kind in (str, bool) and isinstance(item, kind):
+        return item
+    if kind is bool and text and isinstance(item, str) and item.lower() in ("true", "false"):
+        return item.lower() == "true"
+    if kind in (int, float):
+        found = _number(item) if text else item
+        whole = isinstance(found, Real) and not isinstance(found, bool)
+        if whole and (kind is float or (math.isfinite(found) and float(found).is_integer())):
+            return kind(found)
+    raise ValueError(f"{name} is {value!r}: give {_wanted(hint)}")
+
+
+def _number(item: Any) -> Any:
+    """A number from text such as 6M, 1e6, 1_000 or inf; anything else as it is."""
+    if not isinstance(item, str):
+        return item
+    body = item.strip()
+    factor = _SUFFIXES.get(body[-1:], 1.0)
+    try:
+        if factor == 1.0 and re.fullmatch(r"[+-]?[\d_]+", body):
+            return int(body)
+        return float(body[:-1] if factor != 1.0 else body) * factor
+    except ValueError:
+        return item
+
+
+def _wanted(hint: Any) -> str:
+    """What to give for a field of that type."""
+    if typing.get_origin(hint) is tuple:
+        return f"{_KINDS.get(typing.get_args(hint)[0], 'a value')}, or several"
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return _wanted(next(h for h in typing.get_args(hint) if h is not type(None)))
+    return _KINDS.get(hint, str(hint))
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+# The command line ------------------------------------------------------------------------------
+
+
+@cache
+def field_docs(kind: Any) -> dict[str, str]:
+    """The docstring below each field of a dataclass and of those it inherits from."""
+    docs: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if not dataclasses.is_dataclass(owner):
+            continue
+        source = textwrap.dedent(inspect.getsource(typing.cast(type, owner)))
+        found = re.findall(r'^    (\w+):[^\n]*(?:\n        [^\n]*|\n    \))*\n    """(.*?)"""$', source,
+                           re.MULTILINE | re.DOTALL)  # fmt: skip
+        docs |= {name: " ".join(text.split()) for name, text in found}
+    return docs
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") -> None:
+    """An option for every field of a dataclass. What is not given does not appear in the result."""
+    group = parser.add_argument_group(title) if title else parser
+    docs, hints = field_docs(kind), hints_of(kind)
+    for f in dataclasses.fields(kind):
+        facts = f.metadata.get("option", {})
+        text = (facts.get("help") or docs.get(f.name, "")).replace("%", "%%")
+        if f.default is not dataclasses.MISSING and f.default not in (None, "", ()):
+            text += f" (default: {_shown(f.default)})"
+        several = typing.get_origin(hints[f.name]) is tuple
+        given: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS, "dest": f.name}
+        if typing.get_origin(hints[f.name]) is Literal:
+            given["metavar"] = "{" + ",".join(map(str, typing.get_args(hints[f.name]))) + "}"
+        else:
+            given["metavar"] = facts.get("metavar") or f.name.upper()
+        if facts.get("positional"):
+            del given["dest"]
+            optional = f.default is not dataclasses.MISSING
+            count = "*" if several else "?" if optional else None
+            group.add_argument(f.name, nargs=count, **given)
+        elif hints[f.name] is bool:
+            del given["metavar"]
+            action = argparse.BooleanOptionalAction
+            group.add_argument("--" + f.name.replace("_", "-"), action=action, **given)
+        else:
+            flag = "--" + (facts.get("flag") or f.name).replace("_", "-")
+            group.add_argument(flag, nargs="+" if several else None, **given)
+
+
+def cli(kind: Callable[..., S], args: Sequence[str] | None = None) -> S:
+    """Settings of one dataclass from a command line, for a script."""
+    parser = argparse.ArgumentParser(description=inspect.getdoc(kind))
+    add_options(parser, kind)  # type: ignore[arg-type]
+    return parse(kind, vars(parser.parse_args(args)))  # type: ignore[arg-type]
