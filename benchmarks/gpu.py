@@ -227,7 +227,8 @@ def seconds_per_call(call: Callable[[], None], device: torch.device, args: Args)
 
 def train(suite: str, worlds: int, args: Args) -> Trained:
     from statewise.algos import get_algorithm
-    from statewise.training.loop import Training, TrainSettings
+    from statewise.training.config import TrainSettings
+    from statewise.training.loop import Training
 
     steps = max(1, round(30_000 / worlds)) * worlds
     with tempfile.TemporaryDirectory() as out:

@@ -34,7 +34,8 @@ class Args:
 def worker(pipe: Connection, suite: str, algo: str, num_envs: int) -> None:
     """Train an epoch for each message, and answer with its metrics."""
     from statewise.algos import get_algorithm
-    from statewise.training.loop import Training, TrainSettings
+    from statewise.training.config import TrainSettings
+    from statewise.training.loop import Training
 
     with tempfile.TemporaryDirectory() as out:
         settings = TrainSettings(suite, algo=algo, num_envs=num_envs, out=out)

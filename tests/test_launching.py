@@ -142,7 +142,8 @@ def test_a_run_keeps_the_threads_it_began_with(
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(5)))  # which 0 means
     seen: list[int] = []
     monkeypatch.setattr(
-        "statewise.training.api.go", lambda training, quiet: seen.append(torch.get_num_threads())
+        "statewise.training.api.run_with_display",
+        lambda training, quiet: seen.append(torch.get_num_threads()),
     )
     if began is not None:
         (run,) = small_grid(tmp_path, "trpo", threads=began).open()

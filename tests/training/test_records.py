@@ -19,7 +19,8 @@ from statewise.runs.lock import RunLockedError, is_locked
 from statewise.training import api
 from statewise.training.collect import Collector
 from statewise.training.evaluate import evaluate
-from statewise.training.loop import Training, TrainSettings, build_env
+from statewise.training.config import TrainSettings
+from statewise.training.loop import Training, build_env
 from statewise.types import Episodes
 
 SMALL: dict[str, Any] = {
@@ -36,7 +37,7 @@ SMALL: dict[str, Any] = {
 def test_nobody_else_may_write_to_a_run_while_it_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go, tried = api.go, []
+    go, tried = api.run_with_display, []
 
     def beside(training: Training, quiet: bool) -> Path:
         tried.append(is_locked(training.folder.path))

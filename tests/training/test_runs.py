@@ -32,7 +32,8 @@ from statewise.report.markdown import markdown
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.training import api
-from statewise.training.loop import Training, TrainSettings
+from statewise.training.config import TrainSettings
+from statewise.training.loop import Training
 
 SMALL: dict[str, Any] = {
     "steps": 1600,
@@ -336,7 +337,7 @@ def test_an_environment_without_costs_has_none_rather_than_costs_of_zero(
         tensorboard=False, threads=1, out=str(tmp_path),
     )  # fmt: skip
     own = get_algorithm("trpo").settings_class(hidden=(4,), critic_iterations=3)
-    run = api.go(Training.start(settings, own, LineEnv(8, num_costs=0)), quiet=False)
+    run = api.run_with_display(Training.start(settings, own, LineEnv(8, num_costs=0)), quiet=False)
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("epoch 2/2")]
     assert "return" in line and "cost" not in line
@@ -372,7 +373,7 @@ def test_an_infinite_setting_is_json_that_anyone_can_read_and_comes_back(
     small = {k: v for k, v in SMALL.items() if k not in ("quiet", "hidden", "critic_iterations")}
     spec = RunSpec("Point-Hazard-8", "trpo_lag", 0, small, {"hidden": (8,), "critic_iterations": 3})
     settings, own = spec.resolve(str(tmp_path / "runs"))
-    run = api.go(api.open_run(settings, own), quiet=True)
+    run = api.run_with_display(api.open_run(settings, own), quiet=True)
     path = run / "config.json"
     assert (
         json.loads(path.read_text(), parse_constant=refuse)["algorithm"]["multiplier_cap"] == "inf"
@@ -403,7 +404,7 @@ def test_a_constraint_may_have_a_comma_and_quotes_in_its_name(tmp_path: Path) ->
     training.save()
     training.run_epoch()
     training.folder.close()
-    api.go(Training.resume(training.folder.path, env), quiet=True)
+    api.run_with_display(Training.resume(training.folder.path, env), quiet=True)
     (run,) = read_runs([tmp_path]).runs
     (channel,) = run.summary.channels
     assert run.notes == () and channel.name == name

@@ -15,7 +15,7 @@ from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.cli import main
 from statewise.envs.imports import NO_LIMIT
 from statewise.runs.folder import RunFolder
-from statewise.training.loop import TrainSettings
+from statewise.training.config import TrainSettings
 
 SHORT = SMALL | {"steps": 160}
 
