@@ -26,12 +26,12 @@ from typing import Any, cast
 import mujoco
 import mujoco_warp as mjw
 import torch
-import tyro
 import warp as wp
 
 import statewise
 from statewise import VecEnv
 from statewise.core.placement import LayoutError
+from statewise.settings import cli
 from statewise.sim.scene import SUBSTEPS
 
 SUITES = ("Point-Hazard-8", "Point-Pillar-4", "Swimmer-Hazard-8", "Drone-3DHazard-8",
@@ -289,4 +289,4 @@ def release() -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    main(cli(Args))

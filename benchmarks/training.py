@@ -15,8 +15,9 @@ import tempfile
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-import tyro
 from environment import measure
+
+from statewise.settings import cli
 
 ALGOS = ("trpo", "cpo", "scpo")
 
@@ -94,4 +95,4 @@ def ratio(above: list[float], below: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    main(cli(Args))

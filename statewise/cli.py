@@ -55,7 +55,8 @@ class OptionParser(argparse.ArgumentParser):
 
     def read(self, args: Sequence[str]) -> dict[str, Any]:
         """The options that were given, by the names of their fields."""
-        found, rest = self.parse_known_args(join_negative_numbers(args))
+        dashed = [_with_dashes(arg) for arg in args]
+        found, rest = self.parse_known_args(join_negative_numbers(dashed))
         wrong = next((a.split("=")[0] for a in rest if a.startswith("-")), None)
         if wrong is not None:
             raise ValueError(settings.unknown("option", wrong, self._option_string_actions))
@@ -147,6 +148,12 @@ def join_negative_numbers(args: Sequence[str]) -> list[str]:
         else:
             joined.append(arg)
     return joined
+
+
+def _with_dashes(arg: str) -> str:
+    """`--cost_limit=1` as `--cost-limit=1`."""
+    name, equals, value = arg.partition("=")
+    return name.replace("_", "-") + equals + value if arg.startswith("--") else arg
 
 
 def _is_number(text: str) -> bool:

@@ -20,6 +20,8 @@ def import_modules(modules: str | Sequence[str], folder: str = "") -> None:
     `sys.path` is left alone where no module is asked for.
     """
     names = (modules,) if isinstance(modules, str) else tuple(modules)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"imports is {modules!r}: give a string, or several")
     here = folder or os.getcwd()
     if names and here not in sys.path and ("" not in sys.path or folder):
         sys.path.append(here)

@@ -55,12 +55,16 @@ class Range:
         )
 
     def __str__(self) -> str:
-        low = f"above {self.above:g}" if self.above is not None else ""
-        low = f"{self.least:g} or more" if self.least is not None else low
-        high = f"below {self.below:g}" if self.below is not None else ""
-        high = f"at most {self.most:g}" if self.most is not None else high
-        both = " and ".join(part for part in (low, high) if part)
-        return both or ("a finite number" if self.finite else "a number")
+        kind = "a finite number" if self.finite else "a number"
+        if self.least is not None and self.most is not None:
+            return f"a number from {self.least:g} to {self.most:g}"
+        bounds = {
+            "{:g} or more": self.least,
+            "above {:g}": self.above,
+            "at most {:g}": self.most,
+            "below {:g}": self.below,
+        }
+        return ", ".join([kind, *(k.format(v) for k, v in bounds.items() if v is not None)])
 
 
 def number(

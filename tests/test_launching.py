@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from statewise.bench import worker
-from statewise.bench.grid import FAILED_FILE, Grid, Run, paper_grid
+from statewise.bench.grid import FAILED_FILE, Grid, Run, product_grid
 from statewise.bench.launch import LaunchOptions, launch
 from statewise.bench.worker import describe_job
 from statewise.runs.folder import RunFolder
@@ -28,7 +28,7 @@ Started = list[tuple[dict[str, Any], dict[str, str]]]
 
 
 def small_grid(out: Path, *algos: str, **train: Any) -> Grid:
-    return paper_grid(["Point-Hazard-1"], algos, [0], str(out), TRAIN | train, OWN)
+    return product_grid(["Point-Hazard-1"], algos, [0], str(out), TRAIN | train | OWN)
 
 
 def quiet(runs: Sequence[Run], notice: str) -> None:

@@ -67,14 +67,14 @@ class GridOptions(LaunchOptions):
     dry_run: bool = False
     """Print what would be trained, and how long it may take, and stop."""
 
-    def given(self) -> dict[str, list[Any]]:
-        """The values that each setting of the runs takes."""
-        pairs: dict[str, list[Any]] = dict(settings.read_pairs(self.set))
+    def given(self) -> dict[str, Any]:
+        """What the settings of the runs are, or the list of values that one takes."""
+        pairs: dict[str, Any] = dict(settings.read_pairs(self.set))
         for name in pairs:
             if name in _OPTIONS:
                 raise ValueError(f"--set {name}=... does not work: use --{_OPTIONS[name]}")
         names = ("steps", "num_envs", "device", "imports")
-        return {name: [getattr(self, name)] for name in names} | pairs
+        return {name: getattr(self, name) for name in names} | pairs
 
     def grid(self, suites: Sequence[str], algos: Sequence[str]) -> Grid:
         """Every suite, algorithm, seed and combination of settings; plug-ins are imported first."""

@@ -190,16 +190,17 @@ def product_grid(
     algos: Sequence[str],
     seeds: Sequence[int],
     out: str = "runs",
-    given: Mapping[str, Sequence[Any]] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Grid:
     """Every suite, algorithm and seed, with every combination of the values given for settings.
 
-    One seed of all of them comes before the next. given: names of settings to the values each takes;
-    a setting that only some algorithms have is set for those. Settings with several values make
-    variants, whose labels name them: `scpo-cost_limit-0.01`.
+    One seed of all of them comes before the next. given: names of settings, each to a value or to a
+    list of values. A setting that only some algorithms have is set for those. Lists make variants,
+    whose labels name the value: `scpo-cost_limit-0.01`.
     """
     kinds = [get_algorithm(name) for name in dict.fromkeys(algos)]
-    chosen = {name: list(dict.fromkeys(values)) for name, values in (given or {}).items()}
+    lists = {n: v if isinstance(v, list) else [v] for n, v in (given or {}).items()}
+    chosen = {name: list(dict.fromkeys(values)) for name, values in lists.items()}
     owners = [
         settings.hints_of(kind) for kind in (TrainSettings, *(k.settings_class for k in kinds))
     ]
