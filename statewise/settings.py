@@ -314,6 +314,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
 
 def cli(kind: Callable[..., S], args: Sequence[str] | None = None) -> S:
     """Settings of one dataclass from a command line, for a script."""
-    parser = argparse.ArgumentParser(description=inspect.getdoc(kind))
+    about = inspect.getdoc(inspect.getmodule(kind))
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_options(parser, kind)  # type: ignore[arg-type]
     return parse(kind, vars(parser.parse_args(args)))  # type: ignore[arg-type]
