@@ -1,11 +1,13 @@
 """Honest summaries of few runs: robust means, bootstrap intervals, exact bounds on a rate."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta as beta_distribution
+from scipy.stats import t as student_t
 from scipy.stats import trim_mean
 
 Array = npt.NDArray[np.float64]
@@ -21,37 +23,6 @@ class Interval:
     level: float
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The usual numbers of a sample; ``std`` is the sample one (n - 1), 0 for a single value."""
-
-    count: int
-    mean: float
-    std: float
-    minimum: float
-    quartile_low: float
-    median: float
-    quartile_high: float
-    maximum: float
-
-
-def summary(values: npt.ArrayLike) -> Summary:
-    """Count, mean, spread and quartiles of all ``values``, whatever their shape."""
-    sample = _sample(values).ravel()
-    low, median, high = np.quantile(sample, (0.25, 0.5, 0.75))
-    std = float(sample.std(ddof=1)) if sample.size > 1 else 0.0
-    return Summary(
-        count=sample.size,
-        mean=float(sample.mean()),
-        std=std,
-        minimum=float(sample.min()),
-        quartile_low=float(low),
-        median=float(median),
-        quartile_high=float(high),
-        maximum=float(sample.max()),
-    )
-
-
 def iqm(values: npt.ArrayLike) -> float:
     """Interquartile mean: the mean of the middle half, over all ``values`` whatever their shape.
 
@@ -60,34 +31,63 @@ def iqm(values: npt.ArrayLike) -> float:
     return float(trim_mean(_sample(values).ravel(), proportiontocut=0.25))
 
 
-def mean(values: npt.ArrayLike) -> float:
-    """The plain mean over all ``values``, for use as a statistic below."""
-    return float(_sample(values).mean())
+def mean_interval(values: npt.ArrayLike, *, level: float = 0.95) -> Interval | None:
+    """Student t interval for the mean of a quantity that is never negative.
 
-
-def stratified_bootstrap(
-    scores: npt.ArrayLike,
-    statistic: Callable[[Array], float] = iqm,
-    *,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Interval:
-    """Percentile bootstrap interval of ``statistic(scores)``.
-
-    scores: [runs, tasks], or [runs] for one task. Runs are drawn with replacement within each task
-    and independently between tasks, so no task is ever over- or under-represented.
+    Returns None for fewer than two values, which say nothing about the spread.
     """
     _check_level(level)
-    table = _sample(scores)
-    table = table[:, None] if table.ndim == 1 else table
-    if table.ndim != 2:
-        raise ValueError(f"scores have shape {table.shape}; give [runs] or [runs, tasks]")
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.size < 2:
+        return None
+    mean, error = float(sample.mean()), float(sample.std(ddof=1)) / math.sqrt(sample.size)
+    reach = float(student_t.ppf((1 + level) / 2, sample.size - 1)) * error
+    return Interval(max(0.0, mean - reach), mean, mean + reach, level)
+
+
+def pooled_error(parts: Sequence[tuple[int, float, float]]) -> float | None:
+    """Standard error of the mean over several samples taken together; None for fewer than two values.
+
+    parts: the count, mean and standard deviation of each sample.
+    """
+    total = sum(n for n, _, _ in parts)
+    if total < 2:
+        return None
+    mean = sum(n * m for n, m, _ in parts) / total
+    squares = sum(n * (std**2 + (m - mean) ** 2) for n, m, std in parts)
+    return math.sqrt(squares / (total - 1) / total)
+
+
+def ratio_bootstrap(
+    tasks: Sequence[tuple[Array, Array]], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Interquartile mean of values divided by the mean of a base, with a percentile interval.
+
+    tasks: the values of the runs in each task, and those of the base there, whose mean is positive; the
+    same array twice where the runs are the base. Runs are drawn with replacement within each task, those
+    of the base too, since its mean is an estimate. If every task has one run only, nothing is known about
+    the spread and both bounds are NaN.
+    """
+    _check_level(level)
+    estimate = iqm(np.concatenate([values / base.mean() for values, base in tasks]))
+    if max(len(values) for values, _ in tasks) < 2:
+        return Interval(math.nan, estimate, math.nan, level)
     generator = np.random.default_rng(seed)
-    rows = generator.integers(len(table), size=(resamples, *table.shape))
-    draws = [statistic(np.take_along_axis(table, chosen, axis=0)) for chosen in rows]
-    low, high = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2))
-    return Interval(float(low), statistic(table), float(high), level)
+
+    def draw(sample: Array) -> Array:
+        return sample[generator.integers(len(sample), size=(resamples, len(sample)))]
+
+    draws = []
+    for values, base in tasks:
+        drawn = draw(base)
+        # Draws whose mean is not positive are replaced by others. The sample itself is one that is.
+        drawn = np.concatenate([drawn[drawn.mean(axis=1) > 0], base[None]])
+        drawn = np.resize(drawn, (resamples, len(base)))
+        above = drawn if values is base else draw(values)
+        draws.append(above / drawn.mean(axis=1, keepdims=True))
+    scores = trim_mean(np.concatenate(draws, axis=1), 0.25, axis=1)
+    low, high = np.quantile(scores, ((1 - level) / 2, (1 + level) / 2))
+    return Interval(float(low), estimate, float(high), level)
 
 
 def rate_interval(events: int, trials: int, *, level: float = 0.95) -> Interval:

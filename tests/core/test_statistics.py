@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from statewise.core.statistics import iqm, mean, rate_interval, stratified_bootstrap, summary
+from statewise.core.statistics import iqm, mean_interval, pooled_error, rate_interval, ratio_bootstrap
 
 
 def test_iqm_is_the_mean_of_the_middle_half():
@@ -19,36 +19,53 @@ def test_iqm_pools_all_runs_and_tasks():
     assert iqm([[0, 1], [2, 100]]) == pytest.approx(1.5)
 
 
-def test_summary_by_hand():
-    got = summary([1.0, 2.0, 3.0, 4.0])
-    assert (got.count, got.mean, got.minimum, got.maximum, got.median) == (4, 2.5, 1, 4, 2.5)
-    assert got.std == pytest.approx(math.sqrt(5 / 3))
-    assert (got.quartile_low, got.quartile_high) == (1.75, 3.25)
-    assert summary([7.0]).std == 0.0
-
-
 def test_bootstrap_interval_covers_the_truth_about_as_often_as_it_says():
     generator = np.random.default_rng(0)
-    covered = 0
+    base, covered = np.ones(1), 0
     for trial in range(200):
-        interval = stratified_bootstrap(
-            generator.normal(size=(30, 1)), mean, resamples=200, seed=trial
-        )
-        covered += interval.low <= 0.0 <= interval.high
+        values = generator.normal(1.0, 1.0, size=(30, 1))
+        tasks = [(one, base) for one in values.T]
+        interval = ratio_bootstrap(tasks, resamples=200, seed=trial)
+        covered += interval.low <= 1.0 <= interval.high
     assert 0.87 <= covered / 200 <= 0.99
 
 
 def test_bootstrap_resamples_within_each_task():
     # Tasks differ, runs within a task do not: resampling inside tasks leaves nothing to vary.
-    scores = np.tile([0.0, 10.0, 100.0], (5, 1))
-    interval = stratified_bootstrap(scores, mean, resamples=50)
-    assert interval.low == interval.high == interval.estimate == pytest.approx(110 / 3)
+    tasks = [(np.full(5, value), np.ones(2)) for value in (0.0, 10.0, 100.0)]
+    interval = ratio_bootstrap(tasks, resamples=50)
+    # Of fifteen values three go on each side: two zeros, five tens and two hundreds are left.
+    assert interval.low == interval.high == interval.estimate == pytest.approx(250 / 9)
 
 
-def test_bootstrap_is_reproducible_and_takes_one_task():
-    scores = np.random.default_rng(1).normal(size=12)
-    assert stratified_bootstrap(scores, seed=3) == stratified_bootstrap(scores, seed=3)
-    assert stratified_bootstrap(scores, seed=3) != stratified_bootstrap(scores, seed=4)
+def test_bootstrap_is_reproducible():
+    tasks = [(np.random.default_rng(1).normal(size=12), np.ones(1))]
+    assert ratio_bootstrap(tasks, seed=3) == ratio_bootstrap(tasks, seed=3)
+    assert ratio_bootstrap(tasks, seed=3) != ratio_bootstrap(tasks, seed=4)
+
+
+def test_one_run_in_every_task_has_no_interval_instead_of_one_of_width_zero():
+    base = np.array([0.9, 1.1])  # its runs alone say nothing about the method's
+    found = ratio_bootstrap([(np.array([0.2]), base), (np.array([0.4]), base)])
+    assert found.estimate == pytest.approx(0.3)
+    assert math.isnan(found.low) and math.isnan(found.high)
+
+
+def test_mean_interval_is_students_and_never_negative():
+    found = mean_interval([0.1, 0.2, 0.3])
+    assert found is not None
+    # t(0.975, 2) = 4.3027 times 0.1 / sqrt(3); the lower end would be negative
+    assert found.low == 0.0
+    assert found.high == pytest.approx(0.2 + 4.3027 * 0.1 / math.sqrt(3), 1e-4)
+    assert mean_interval([0.1]) is None
+
+
+def test_pooled_error_is_that_of_all_values_together():
+    one, two = np.array([1.0, 3.0, 2.0]), np.array([5.0, 9.0])
+    both = np.concatenate([one, two])
+    found = pooled_error([(3, one.mean(), one.std()), (2, two.mean(), two.std())])
+    assert found == pytest.approx(both.std(ddof=1) / math.sqrt(5))
+    assert pooled_error([(1, 2.0, 0.0)]) is None
 
 
 def test_rate_interval_agrees_with_published_values():
@@ -77,7 +94,7 @@ def test_what_cannot_be_summarised_is_refused():
     with pytest.raises(ValueError, match="no values"):
         iqm([])
     with pytest.raises(ValueError, match="1 of 2 values are not finite"):
-        summary([1.0, math.nan])
+        iqm([1.0, math.nan])
     with pytest.raises(ValueError, match="5 events in 3 trials"):
         rate_interval(5, 3)
     with pytest.raises(ValueError, match="level is 95"):
