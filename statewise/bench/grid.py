@@ -19,9 +19,10 @@ from statewise.envs.imports import PREFIX, check_id
 from statewise.envs.suites import parse_suite
 from statewise.plugins import import_modules
 from statewise.runs import checkpoint
+from statewise.runs.differences import INCIDENTAL
 from statewise.runs.folder import file_name, holds_a_run
 from statewise.runs.lock import is_locked
-from statewise.training.config import INCIDENTAL, TrainSettings
+from statewise.training.config import TrainSettings
 
 State = Literal[
     "new",  # nothing on disk yet

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 import torch
 
-from statewise.runs import checkpoint
+from statewise.runs import checkpoint, reader
 from statewise.types import Episodes
 from statewise.version import __version__
 
@@ -78,21 +78,15 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """The resolved settings that reproduce the run."""
-        path = self.path / "config.json"
         try:
-            config: dict[str, Any] = json.loads(path.read_text())
-            named = {"train", "algorithm"} <= config.keys()
-        except (ValueError, AttributeError) as error:
+            return reader.read_config(self.path)
+        except ValueError as error:
+            path = self.path / "config.json"
             raise RunFolderError(f"{path} is damaged ({error}): put it back from a copy") from error
-        if not named:
-            raise RunFolderError(f"{path} names no settings: put it back from a copy")
-        return config
 
     def label(self) -> str:
-        """LABEL where the run lies in OUT/SUITE/LABEL/seed-SEED, else what it was trained as."""
-        path, train = self.path.resolve(), self.config()["train"]
-        named = path.name.startswith("seed-")
-        return path.parent.name if named else str(train.get("label") or train["algo"])
+        """The name that the run has among others: see `reader.label_of`."""
+        return reader.label_of(self.path, self.config())
 
     # Writing -------------------------------------------------------------------------------------
 
@@ -171,10 +165,15 @@ class RunFolder:
             )
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The epochs written so far; a last line cut short is left out."""
-        path = self.path / "metrics.jsonl"
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
-        return [_epoch(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+        """The epochs written so far, without a last line cut short. Damage raises RunFolderError."""
+        try:
+            epochs, notes = reader.read_epochs(self.path)
+            for note in notes:
+                if "damaged" in note:
+                    raise ValueError(note.partition(": read up to")[0])
+        except ValueError as error:
+            raise RunFolderError(f"{self.path / str(error)}: put it back from a copy") from error
+        return list(epochs.values())
 
     def rewind(self, epoch: int) -> None:
         """Drop what was written after `epoch`, which a continued run will write again."""
@@ -241,20 +240,6 @@ def describe_environment() -> dict[str, Any]:
         "gpu": gpu,
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
-
-
-def _epoch(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    """A line of the metrics."""
-    try:
-        row: dict[str, Any] = json.loads(line)
-        whole = {"epoch", "steps"} <= row.keys()
-    except (ValueError, AttributeError) as error:
-        raise RunFolderError(
-            f"{path} is damaged in line {number} ({error}): put it back from a copy"
-        ) from error
-    if not whole:
-        raise RunFolderError(f"{path}, line {number}, is no epoch: put it back from a copy")
-    return row
 
 
 def _finite(value: Any) -> bool:

@@ -16,11 +16,13 @@ from statewise.algos.base import Settings
 from statewise.envs.imports import ImportedEnv
 from statewise.plugins import import_for_run, import_modules
 from statewise.runs import checkpoint
+from statewise.runs.differences import differences
 from statewise.runs.folder import RunFolder, check_folder
 from statewise.runs.lock import lock_run
+from statewise.settings import to_json
 from statewise.training import loop
 from statewise.training.collect import Env
-from statewise.training.config import INCIDENTAL, TrainSettings, parse_run, read_config
+from statewise.training.config import TrainSettings, parse_run, read_config
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
 from statewise.training.loop import Training
@@ -88,12 +90,12 @@ def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None =
     if not (settings.folder / "config.json").exists():
         return Training.start(settings, algo_settings, env)
     folder = RunFolder.open(settings.folder)
-    there, own = read_config(folder.config())
-    incidental = {name: getattr(settings, name) for name in INCIDENTAL}
-    if (dataclasses.replace(there, **incidental), own) != (settings, algo_settings):
+    wanted = {"train": to_json(settings), "algorithm": to_json(algo_settings)}
+    if differences(folder.config(), wanted):
         raise ValueError(
             f"the run {settings.folder} was made with other settings: choose another --out"
         )
+    there, own = read_config(folder.config())
     removed = not checkpoint.latest(folder.checkpoints)
     if removed and len(folder.metrics()) >= there.epochs:  # finished, and its checkpoints removed
         training = Training(there, own, folder, env)

@@ -20,12 +20,6 @@ from statewise.version import __version__
 LONG_ROBOTS = ("Ant", "Walker", "Humanoid")
 """Robots that learn slowly: they train for 30 million steps by default, the others for 6 million."""
 
-INCIDENTAL = frozenset(
-    ("out", "label", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb")
-)
-"""Settings that do not change what is learned (threads change the last digits only): runs that differ
-in nothing else are the same experiment."""
-
 
 @dataclass(frozen=True)
 class TrainSettings:

@@ -1,0 +1,45 @@
+"""Do the settings of two runs differ? Training, grids, reports and plots all ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from statewise import settings
+
+INCIDENTAL = frozenset(
+    ("out", "label", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb")
+)
+"""Settings that do not change what is learned (threads change the last digits only). Runs that differ
+in nothing else are the same experiment."""
+
+
+def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a `config.json` that decide what is learned, but for suite and seed."""
+    named = config["train"] | config["algorithm"]
+    return {k: v for k, v in named.items() if k not in INCIDENTAL | {"suite", "seed"}}
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The settings in which two configs differ, with both values; incidental ones may differ."""
+    return settings.differences(deciding(one), deciding(other))
+
+
+def differing(kinds: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the settings in which some of these mappings (from `deciding`) differ."""
+    found = [name for kind in kinds[1:] for name in settings.differences(kinds[0], kind)]
+    return list(dict.fromkeys(found))
+
+
+def suffix(values: Mapping[str, Any], names: Sequence[str]) -> str:
+    """What is added to a name that stands for several settings: ` · target_kl=0.5`."""
+    return " · " + setting_texts({name: values.get(name) for name in names}) if names else ""
+
+
+def setting_texts(values: Mapping[str, Any]) -> str:
+    """Settings as people read them: `hidden=64,64, target_kl=0.5`."""
+    return ", ".join(f"{name}={setting_text(value)}" for name, value in values.items())
+
+
+def setting_text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
