@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from statewise.envs.suites import PAPER_SUITES
-from statewise.report.build import build_report
-from statewise.report.export import export_runs
+from statewise.algos import ALGORITHMS
+from statewise.paper.report import paper_parts
+from statewise.report.write import write_report
+from statewise.runs.reader import find_runs
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from synthetic_runs import Epoch, learning, write_run
@@ -50,14 +52,17 @@ def main(args: Args) -> None:
                     epoch = with_other_metrics(learning(algo, seed, args.epochs))
                     write_run(root / "runs", suite, algo, seed, epochs=args.epochs, epoch=epoch)
         started = time.perf_counter()
-        page = build_report([root / "runs"], root / "report")
+        reading = find_runs([root / "runs"])
+        read = time.perf_counter() - started
+        reference, sections = paper_parts(reading, [root / "runs"])
+        page = write_report(
+            reading, root / "report", None, "trpo", reference, sections, root / "results", ALGORITHMS
+        )
         seconds = time.perf_counter() - started
-        small = export_runs([root / "runs"], root / "results")
-        size = sum(f.stat().st_size for folder in small for f in folder.iterdir())
-        runs = args.suites * args.algos * args.seeds
-        print(f"{runs} runs of {args.epochs} epochs: page in {seconds:.1f} s, "
-              f"{page.stat().st_size / 1e6:.2f} MB; exported, {size / len(small) / 1e3:.0f} kB "
-              f"each")  # fmt: skip
+        size = sum(f.stat().st_size for f in (root / "results").rglob("*") if f.is_file())
+        print(f"{len(reading.runs)} runs of {args.epochs} epochs: page in {seconds:.1f} s, of which "
+              f"{read:.1f} s to read them, {page.stat().st_size / 1e6:.2f} MB; exported, "
+              f"{size / len(reading.runs) / 1e3:.0f} kB each")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ COMMANDS = {
     "bench": ("", "Train many runs at once, on this machine or on a Ray cluster."),
     "bench grid": ("bench.command:GridCommand", "Any suites, algorithms, settings and seeds."),
     "bench paper": ("bench.command:Paper", "All of the SCPO paper's suites and algorithms."),
-    "bench ablations": ("bench.ablations:Ablations", "The paper's questions, and their figures."),
+    "bench ablations": ("paper.ablations:Ablations", "The paper's questions, and their figures."),
     "list": ("commands:List", "Print the algorithms, suites or robots."),
     "demo": ("commands:Demo", "Train, evaluate, plot and film a policy in about two minutes."),
 }

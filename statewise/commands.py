@@ -299,6 +299,8 @@ class Report:
     """Where index.html, report.md and pictures/ go."""
     notes: Path | None = None
     """A Markdown file of explanations, with a heading for each suite, as in `# Point-Hazard-8`."""
+    baseline: str | None = None
+    """The algorithm that others are compared with (default: trpo, if it is there)."""
     export: Path | None = None
     """Write the runs there too, in a small form from which the same report can be made."""
     open: bool = False
@@ -307,27 +309,24 @@ class Report:
     """Plug-ins to import first, which may name algorithms."""
 
     def run(self) -> None:
-        import tempfile
-
-        from statewise.report.build import build_report
-        from statewise.report.export import export_runs
-        from statewise.report.questions import find_answers, questions_section, write_answers
+        from statewise.paper.report import paper_parts
+        from statewise.report.write import write_report
+        from statewise.runs.reader import find_runs
 
         import_modules(self.imports)
-        check_folder("--out", self.out)
-        if self.export is not None:
-            check_folder("--export", self.export)
-        left_out: list[str] = []
-        answers = find_answers(self.runs, left_out)
-        for line in left_out:
-            print(f"left out: {line}")
-        with tempfile.TemporaryDirectory() as drawn:
-            section = questions_section(answers, Path(drawn), left_out)
-            page = build_report(self.runs, self.out, self.notes, section)
+        for option_name, folder in (("--out", self.out), ("--export", self.export)):
+            if folder is not None:
+                check_folder(option_name, folder)
+        reading = find_runs(self.runs)
+        reference, sections = paper_parts(reading, self.runs, self.export)
+        default = "trpo" if any(run.algo == "trpo" for run in reading.runs) else None
+        page = write_report(
+            reading, self.out, self.notes, self.baseline or default, reference, sections,
+            self.export, ALGORITHMS,
+        )  # fmt: skip
         print(f"report: {page} and {self.out / 'report.md'}")
         if self.export is not None:
-            print(f"exported: {len(export_runs(self.runs, self.export))} runs to {self.export}")
-            write_answers(answers, self.export / "questions")
+            print(f"exported: {len(reading.runs)} runs to {self.export}")
         if self.open:
             webbrowser.open(page.resolve().as_uri())
 

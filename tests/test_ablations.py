@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from line_env import LineEnv
@@ -14,24 +15,28 @@ from synthetic_runs import learning, write_run
 
 import statewise
 from statewise.algos import ALGORITHMS, get_algorithm
-from statewise.bench.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
-from statewise.bench.grid import paper_grid
-from statewise.bench.rollouts import Recorded, _record, episode, record, targets
+from statewise.bench.grid import product_grid
 from statewise.cli import main
-from statewise.report import question_captions as captions
-from statewise.report import questions as q
-from statewise.report.data import read_runs
+from statewise.paper import answers, captions
+from statewise.paper import questions as q
+from statewise.paper.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
+from statewise.paper.episodes import Recorded, _record, episode, record, targets
+from statewise.paper.pictures import styles
+from statewise.paper.reference import ALGOS, DRONE, MAXIMUM_SUITES, POINT, SUITES, reference
+from statewise.paper.report import paper_parts
+from statewise.report.assemble import assemble
 from statewise.report.export import export_runs
 from statewise.report.groups import Group, group_runs
-from statewise.report.paper import DRONE, MAXIMUM_SUITES, POINT
-from statewise.report.question_pictures import styles
-from statewise.report.variants import charted, of_a_question
+from statewise.runs.reader import find_runs
+from statewise.runs.summary import Columns
 
 ALL = list(EXPERIMENTS)
+BOTH = {"constraint/hazard/estimate": 0.05, "policy/kl": 0.01}
+"""What question 4 needs beside the predictions"""
 
 
 def groups_of(root: Path) -> list[Group]:
-    return group_runs(read_runs([root]).runs)
+    return group_runs(find_runs([root]).runs, ALGORITHMS, reference())
 
 
 def recorded(*episodes: list[float]) -> Recorded:
@@ -76,7 +81,8 @@ def test_runs_that_questions_share_are_trained_once() -> None:
 
 
 def test_runs_with_default_settings_are_those_of_the_papers_grid() -> None:
-    paper = {spec.resolve("runs")[0].folder: spec.resolve("runs") for spec in paper_grid().specs}
+    grid = product_grid(SUITES, list(ALGOS), (0, 1))
+    paper = {spec.resolve("runs")[0].folder: spec.resolve("runs") for spec in grid.specs}
     plain = [spec for spec in ablation_grid(ALL).specs if not spec.label]
     assert {spec.algo for spec in plain} == {"scpo", "trpo", "cpo", "trpo_lag"}
     for spec in plain:
@@ -108,8 +114,8 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
 
 def test_settings_reach_the_runs_and_a_variants_own_come_first() -> None:
     grid = ablation_grid(
-        ["departures"], (0,), "o", ["Swimmer-Hazard-1"], {"steps": 600_000},
-        {"cost_lam": 0.5, "hidden": (8,)},
+        ["departures"], (0,), "o", ["Swimmer-Hazard-1"],
+        {"steps": 600_000, "cost_lam": 0.5, "hidden": (8,)},
     )  # fmt: skip
     settings = {spec.name: spec.resolve("o") for spec in grid.specs}
     assert {train.suite for train, _ in settings.values()} == {"Swimmer-Hazard-1"}
@@ -120,7 +126,7 @@ def test_settings_reach_the_runs_and_a_variants_own_come_first() -> None:
 
 
 def test_an_unknown_question_is_named_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"no question 'departure'.* mean departures"):
+    with pytest.raises(ValueError, match=r"unknown question 'departure'.* mean departures"):
         check_questions(["q2", "departure"])
 
 
@@ -218,16 +224,18 @@ def test_predictions_are_held_against_the_epoch_after_them() -> None:
         },  # skipped
         {"epoch": 6, "steps": 60, "constraint/hazard/estimate": 0.25, "cost/hazard/max": 0.1},
     ]
-    pairs = q.bound_pairs(epochs, "hazard")
+    keys = dict.fromkeys(key for epoch in epochs for key in epoch)
+    columns = Columns({k: np.array([e.get(k) for e in epochs], dtype=float) for k in keys})
+    pairs = answers.bound_pairs(columns, "hazard")
     assert pairs["steps"] == [20, 30, 50]
     assert pairs["J"] == [0.40, 0.45, 0.25]
-    assert pairs["cost/max"] == [0.2, None, 0.1]
+    assert pairs["max_cost"] == [0.2, None, 0.1]
     assert pairs["J_predicted"] == [0.30, 0.50, 0.20]
     assert pairs["idle"] == 1
-    tests = q.bound_tests([pairs])
+    tests = answers.bound_tests([pairs])
     # First order: 0.30 < 0.40, 0.50 > 0.45, 0.20 < 0.25. Corrected: 5 and 0.6 hold, 0.2 does not.
-    assert [tests[b]["share"] for b in captions.BOUNDS] == pytest.approx([1 / 3, 2 / 3, 1.0])
-    assert [tests[b]["share_max_cost"] for b in captions.BOUNDS] == [1.0, 1.0, 1.0]
+    assert [tests[b]["share"] for b in answers.BOUNDS] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert [tests[b]["share_max_cost"] for b in answers.BOUNDS] == [1.0, 1.0, 1.0]
     assert tests["J_predicted"]["excess"] == pytest.approx(-0.05)  # of -0.1, 0.05, -0.05
     assert tests["J_predicted"]["distance"] == pytest.approx(0.05)
 
@@ -240,7 +248,7 @@ def test_resources_are_those_of_the_median_epoch_relative_to_trpo(tmp_path: Path
             epoch=lambda i, s=seconds: {"time/update": 100.0 if i == 1 else s,
                                         "memory/process_mib": 100.0 * s},
         )  # fmt: skip
-    data = q.resources_answer(groups_of(tmp_path))
+    data = answers.resources_answer(groups_of(tmp_path))
     assert data is not None
     assert data["used"]["scpo"] == {"collect": 1.0, "update": 4.0, "epoch": 5.0, "memory": 400.0}
     assert data["relative"]["trpo"] == {"collect": 1.0, "update": 1.0, "epoch": 1.0, "memory": 1.0}
@@ -252,7 +260,7 @@ def test_resources_of_unlike_runs_are_called_so(tmp_path: Path) -> None:
     for algo in ("trpo", "cpo", "scpo"):
         train = {"num_envs": 64 if algo == "scpo" else 128}
         write_run(tmp_path, algo=algo, train=train)
-    data = q.resources_answer(groups_of(tmp_path))
+    data = answers.resources_answer(groups_of(tmp_path))
     assert data is not None
     assert "NOT comparable" in captions.resources_caption(data)
 
@@ -263,15 +271,15 @@ def test_curves_are_means_over_seeds_of_the_right_runs(tmp_path: Path) -> None:
         write_run(tmp_path, "Drone-3DHazard-8", "scpo", seed, label=label, epochs=3,
                   epoch=lambda i, v=value: {"episode/return": v * i, "cost/max": v})  # fmt: skip
     groups = groups_of(tmp_path)
-    data = q.subsampling_answer(groups)
+    data = answers.compared_answer("q3", groups)
     assert data is not None
     scpo, sub = data["curves"]
     assert (scpo["name"], scpo["seeds"], sub["name"], sub["seeds"]) == ("SCPO", 2, "sub-sampled", 1)
     assert scpo["mean"]["episode/return"] == [2.0, 4.0, 6.0]
     assert sub["mean"]["episode/return"] == [5.0, 10.0, 15.0]
-    text = captions.subsampling_caption(data)
+    text = captions.compared_caption("q3", data)
     assert "SCPO: 2 seeds, 0.09 million steps; sub-sampled: 1 seed" in text
-    most = q.maximum_answer(groups)
+    most = answers.maximum_answer(groups)
     assert most is not None
     (only,) = most["curves"]  # of SCPO as it is, not of a variant
     assert only["mean"]["cost/max"] == [2.0, 2.0, 2.0]
@@ -283,14 +291,16 @@ def test_the_appendix_and_the_departures_take_their_own_variants(tmp_path: Path)
                         ("trpo_lag", ""), ("trpo_lag", "trpo_lag-k10"), ("trpo", "")):  # fmt: skip
         write_run(tmp_path, algo=algo, label=label or None, epochs=3)
     groups = groups_of(tmp_path)
-    lagrangian, departures = q.lagrangian_answer(groups), q.departures_answer(groups)
+    lagrangian, departures = (
+        answers.compared_answer(key, groups) for key in ("app", "departures")
+    )
     assert lagrangian is not None
     assert departures is not None
     names = [curve["name"] for curve in lagrangian["curves"]]
     assert names == ["SCPO", "TRPO-LAG-1", "TRPO-LAG-10"]
     names = [curve["name"] for curve in departures["curves"]]
     assert names == ["SCPO", "recovery fraction 1", "all of the paper's settings"]
-    assert "but for the ages of the worlds" in captions.departures_caption(departures)
+    assert "but for the ages of the worlds" in captions.compared_caption("departures", departures)
 
 
 # Figures, commands, reports ----------------------------------------------------------------------
@@ -302,7 +312,7 @@ def write_everything(root: Path) -> None:
         curves = learning(spec.algo, spec.seed, 4)
 
         def epoch(i: int, curves: Any = curves) -> dict[str, Any]:
-            return curves(i) | bounds(0.1, 2.0, 3.0, J_hazard=0.05 * i, kl=0.01)
+            return curves(i) | bounds(0.1, 2.0, 3.0, **BOTH | {"constraint/hazard/estimate": 0.05 * i})
 
         write_run(root, spec.suite, spec.algo, spec.seed, label=spec.label or None, epochs=4,
                   epoch=epoch, **spec.algorithm)  # fmt: skip
@@ -323,7 +333,7 @@ def test_every_figure_is_drawn_and_again_from_its_numbers_alone(tmp_path: Path) 
         assert (drawn / f"{key}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (drawn / f"{key}.svg").read_text()
     # What lies there is enough, and no policy was needed: two files were written by hand.
-    found = {answer.question.key: answer for answer in q.answers([], q.read_dumps([drawn]))}
+    found = {answer.question.key: answer for answer in q.find_answers([], q.read_dumps([drawn])[0])}
     assert list(found) == keys
     for key in ("q3", "figure1"):
         found[key].save(again)
@@ -357,7 +367,7 @@ def test_the_command_draws_from_what_is_there_and_plans_without_training(
 def test_a_report_shows_the_questions_its_runs_answer(tmp_path: Path) -> None:
     runs, out, small = (tmp_path / name for name in ("runs", "report", "small"))
     for algo in ("scpo", "trpo", "cpo"):
-        values = bounds(0.1, 2.0, 3.0, J_hazard=0.05, kl=0.01)
+        values = bounds(0.1, 2.0, 3.0, **BOTH)
         write_run(runs, algo=algo, epochs=4, epoch=lambda i, v=values: v)
     assert main(["report", str(runs), "--out", str(out), "--export", str(small)]) == 0
     text = (out / "report.md").read_text()
@@ -366,8 +376,8 @@ def test_a_report_shows_the_questions_its_runs_answer(tmp_path: Path) -> None:
     assert (out / "pictures/q4.png").exists()
     assert "questions</h2>" in (out / "index.html").read_text()
     # The small form of the runs has too few metrics for Q4 and Q5: their numbers lie beside it.
-    assert [a.question.key for a in q.answers(groups_of(small), {})] == ["q2"]
-    assert [a.question.key for a in q.find_answers([small])] == ["q2", "q4", "q5"]
+    assert [a.question.key for a in q.find_answers(groups_of(small), {})] == ["q2"]
+    assert [a.question.key for a in q.find_answers(groups_of(small), q.read_dumps([small])[0])] == ["q2", "q4", "q5"]
 
 
 def test_a_report_without_answers_has_no_such_section(tmp_path: Path) -> None:
@@ -378,11 +388,11 @@ def test_a_report_without_answers_has_no_such_section(tmp_path: Path) -> None:
 
 def test_damaged_numbers_are_named(tmp_path: Path) -> None:
     write_run(tmp_path, epochs=3)
-    export_runs([tmp_path], tmp_path / "small")
+    export_runs(find_runs([tmp_path]).runs, tmp_path / "small")
     (tmp_path / "small/questions").mkdir()
     (tmp_path / "small/questions/q4.json").write_text('{"suite": ')
-    with pytest.raises(ValueError, match=r"q4\.json is damaged"):
-        q.find_answers([tmp_path / "small"])
+    dumps, (line,) = q.read_dumps([tmp_path / "small"])
+    assert not dumps and "q4.json is damaged" in line
 
 
 def test_no_two_curves_of_a_figure_look_the_same() -> None:
@@ -394,15 +404,17 @@ def test_no_two_curves_of_a_figure_look_the_same() -> None:
 
 def test_runs_of_a_question_are_left_out_of_the_curves_of_a_suite() -> None:
     labels = {v.label for e in EXPERIMENTS.values() for v in e.variants if v.label}
-    assert labels and all(map(of_a_question, labels))
-    assert not any(map(of_a_question, (*ALGORITHMS, "scpo-mine")))
+    assert labels and all(map(answers.of_a_question, labels))
+    assert not any(map(answers.of_a_question, (*ALGORITHMS, "scpo-mine")))
 
 
 def test_a_suite_with_nothing_else_shows_the_runs_of_a_question(tmp_path: Path) -> None:
     write_run(tmp_path, "Point-Hazard-8", "scpo")
     write_run(tmp_path, "Point-Hazard-8", "scpo", label="scpo-paper")
     write_run(tmp_path, "Swimmer-Hazard-8", "scpo", label="scpo-paper")
-    shown = charted(groups_of(tmp_path))
-    assert sorted((g.suite, g.label) for g in shown) == [
+    reading = find_runs([tmp_path])
+    paper, sections = paper_parts(reading, [tmp_path])
+    report = assemble(reading, reference=paper, sections=sections, pictures=tmp_path / "drawn")
+    assert sorted((g.suite, g.label) for g in report.charted) == [
         ("Point-Hazard-8", "scpo"), ("Swimmer-Hazard-8", "scpo-paper"),
     ]  # fmt: skip

@@ -9,14 +9,14 @@ import pytest
 import torch
 from synthetic_runs import Epoch, write_run
 
-from statewise.report.data import read_runs
 from statewise.report.groups import Group, group_runs
 from statewise.report.ranking import rank
 from statewise.report.tables import safety_table
+from statewise.runs.reader import find_runs
 
 
 def groups_of(root: Path) -> list[Group]:
-    return group_runs(read_runs([root]).runs)
+    return group_runs(find_runs([root]).runs)
 
 
 def ending(metric: str, before: float, last: float) -> Epoch:
@@ -30,7 +30,7 @@ def test_a_ranking_is_of_the_late_epochs_and_not_of_the_last_one(
 ) -> None:
     write_run(tmp_path, algo="trpo", epochs=40, epoch=ending(metric, 1.0, 3.0))
     write_run(tmp_path, algo="scpo", epochs=40, epoch=ending(metric, 4.0, 2.0))
-    scpo = next(r for r in rank(groups_of(tmp_path)) if r.algo == "scpo")
+    scpo = next(r for r in rank(groups_of(tmp_path), "trpo") if r.algo == "scpo")
     score = scpo.scores[metric]
     assert score is not None and score.estimate == pytest.approx(3.0 / 2.0)
 
@@ -41,7 +41,7 @@ def test_a_ranking_is_of_the_cost_rate_of_the_whole_training(tmp_path: Path) -> 
             tmp_path, algo=algo,
             epoch=lambda number, rate=rate: {"cost/rate": rate, "cost/epoch_rate": 0.5},  # type: ignore[misc]
         )  # fmt: skip
-    scpo = next(r for r in rank(groups_of(tmp_path)) if r.algo == "scpo")
+    scpo = next(r for r in rank(groups_of(tmp_path), "trpo") if r.algo == "scpo")
     score = scpo.scores["cost/rate"]
     assert score is not None and score.estimate == pytest.approx(0.5)
 
@@ -53,7 +53,7 @@ def shown(root: Path, episodes: int, violations: int) -> dict[str, str]:
     numbers: dict[str, Any] = {
         "episode/count": episodes, "cost/hazard/violation_rate": float(hit.mean()),
     }  # fmt: skip
-    write_run(root, epoch=lambda number: numbers)
+    write_run(root, epoch=lambda number: numbers, episodes=False)
     (group,) = groups_of(root)
     assert group.runs[0].summary.channels[0].violations == violations
     table = safety_table([group])

@@ -10,22 +10,28 @@ import numpy as np
 import pytest
 from synthetic_runs import write_run
 
-from statewise.report.content import assemble
-from statewise.report.data import read_runs
+from statewise.algos import ALGORITHMS
+from statewise.core.statistics import ratio_bootstrap
+from statewise.paper.reference import reference
+from statewise.report.assemble import assemble
 from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
 from statewise.report.page import page
-from statewise.report.ranking import Rank, Task, bootstrap, rank
+from statewise.report.ranking import Rank, rank
+from statewise.runs.reader import find_runs
 
 SUITES = ("Point-Hazard-1", "Point-Hazard-4", "Point-Hazard-8")
 
 
 def ranks(root: Path) -> dict[str, Rank]:
-    return {r.algo: r for r in rank(group_runs(read_runs([root]).runs))}
+    groups = group_runs(find_runs([root]).runs, ALGORITHMS, reference())
+    return {r.algo: r for r in rank(groups, "trpo", reference())}
 
 
 def both_say(root: Path) -> tuple[str, str]:
-    report = assemble(read_runs([root]))
+    report = assemble(
+        find_runs([root]), baseline="trpo", reference=reference(), algorithms=ALGORITHMS
+    )
     return page(report), markdown(report).replace("\\_", "_")
 
 
@@ -51,10 +57,10 @@ def test_an_interval_covers_the_truth_with_a_base_that_is_an_estimate() -> None:
     held = 0
     for _ in range(200):
         tasks = []
-        for suite in map(str, range(4)):
+        for _ in range(4):
             values, base = generator.normal(1.0, 0.25, (2, 8))
-            tasks.append(Task(suite, 0.5 * values, base))
-        interval = bootstrap(tasks)
+            tasks.append((0.5 * values, base))
+        interval = ratio_bootstrap(tasks)
         held += interval.low <= 0.5 <= interval.high
     assert held >= 0.9 * 200  # with a base taken for exact: 0.84 of them
 
@@ -67,7 +73,7 @@ def test_trpo_is_divided_by_itself_in_every_draw(tmp_path: Path) -> None:
 
 
 def test_draws_without_a_positive_base_leave_the_interval_finite() -> None:
-    found = bootstrap([Task("a", np.array([0.0, 1.0]), np.array([0.0, 0.0, 3.0]))])
+    found = ratio_bootstrap([(np.array([0.0, 1.0]), np.array([0.0, 0.0, 3.0]))])
     assert math.isfinite(found.low) and math.isfinite(found.high)
     assert found.estimate == 0.5
 

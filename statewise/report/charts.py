@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from statewise.report.data import RunData
+from statewise.metrics import CHARTS as WHOLE
 from statewise.report.groups import Group
-from statewise.report.paper import METRICS, NAMES, paper_value
-from statewise.report.summary import WHOLE
+from statewise.report.reference import Reference
 from statewise.report.table import short
+from statewise.runs.reader import RunData
 
 EPISODIC = ("episode/return", "cost/episode", "cost/max")
 """Metrics of the episodes that ended; at first only short ones can have."""
@@ -41,14 +41,14 @@ SPARE = sum(name.startswith("x") for name in COLOURS)
 _SPARE_DASHES = ("4 2", "1 2", "8 3", "8 2 2 2")
 
 
-def chart_data(groups: Sequence[Group]) -> dict[str, Any]:
+def chart_data(groups: Sequence[Group], reference: Reference | None = None) -> dict[str, Any]:
     """`series` (the legend) and `suites`, each with the curves of its groups."""
     series = legend(groups)
     index = {entry["name"]: i for i, entry in enumerate(series)}
     suites = []
     for suite in dict.fromkeys(group.suite for group in groups):
         members = [group for group in groups if group.suite == suite]
-        curves = [_curves(group, index[group.name]) for group in members]
+        curves = [_curves(group, index[group.name], reference) for group in members]
         settling = max(group.settling for group in members)
         suites.append({"name": suite, "groups": curves, "settling": settling})
     return {"series": series, "suites": suites, "episodic": EPISODIC}
@@ -56,14 +56,14 @@ def chart_data(groups: Sequence[Group]) -> dict[str, Any]:
 
 def legend(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Every name once: the nine have fixed colours, variants take the spare ones in turn."""
-    order = list(NAMES)
+    order = [name for name in COLOURS if name[0] != "x"]
     names: dict[str, Group] = {}
     for group in groups:
         names.setdefault(group.name, group)
     first = sorted(names.values(), key=lambda g: (not g.main, _place(order, g.algo)))
     entries, spare = [], 0
     for group in first:
-        if group.own in NAMES:
+        if group.own in order:
             colour, dash = group.algo, _DASHES.get(group.algo, "")
         else:
             colour, dash = f"x{spare % SPARE}", _SPARE_DASHES[spare % len(_SPARE_DASHES)]
@@ -77,9 +77,10 @@ def _place(order: list[str], algo: str) -> int:
     return order.index(algo) if algo in order else len(order)
 
 
-def _curves(group: Group, series: int) -> dict[str, Any]:
+def _curves(group: Group, series: int, reference: Reference | None) -> dict[str, Any]:
     curve = group.curve()
-    paper = {m: paper_value(group.suite, group.algo, m) for m in METRICS} if group.main else {}
+    value = reference.value if reference and group.main else lambda *_: None
+    paper = {m: value(group.suite, group.algo, m) for m in WHOLE}
     return {
         "series": series,
         "seeds": len(group.counted),

@@ -13,8 +13,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from statewise.report.data import settings_in
-from statewise.report.groups import differing, suffix
+from statewise.runs.differences import deciding, differing, suffix
 from statewise.runs.folder import RunFolder
 
 log = logging.getLogger("statewise")
@@ -25,7 +24,7 @@ PANELS = {
     "cost/max": "largest cost of an episode",
     "cost/rate": "cost rate since the start",
 }
-Settings = dict[str, dict[str, Any]]
+Settings = dict[str, Any]
 Metrics = list[dict[str, Any]]
 Groups = dict[str, list[Metrics]]
 
@@ -76,7 +75,7 @@ def _read(runs: Sequence[Path]) -> Groups:
         config, metrics = folder.config(), folder.metrics()
         if not metrics:
             raise ValueError(f"the run {path} has no finished epoch to draw yet")
-        found.append((folder.label(), config["train"]["suite"], settings_in(config), metrics))
+        found.append((folder.label(), config["train"]["suite"], deciding(config), metrics))
     several = len({suite for _, suite, _, _ in found}) > 1
     named: dict[str, list[tuple[Settings, Metrics]]] = {}
     for label, suite, settings, metrics in found:

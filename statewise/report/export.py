@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from statewise.report.data import SUMMARY, RunData, read_config, read_runs, settings_in
-from statewise.report.summary import WHOLE
+from statewise.metrics import CHARTS
 from statewise.report.table import short
 from statewise.runs.checkpoint import write_atomically
+from statewise.runs.differences import differences
 from statewise.runs.folder import file_name
+from statewise.runs.reader import CONFIG, METRICS, SUMMARY, RunData, read_config
 
 
-def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
-    """Write the small form of all runs: the same report can be made from it. The new folders.
+def export_runs(runs: Sequence[RunData], out: Path) -> list[Path]:
+    """Write the small form of runs, from which the same report can be made; returns their folders.
 
     Raises ValueError, before anything is written, where that would be in the folder of a run.
     """
-    runs = read_runs(roots).runs
     sources = {run.path.resolve() for run in runs}
     targets: list[Path] = []
     for run in runs:
-        name = out / file_name(run.suite) / file_name(run.label)
-        folder = name / f"seed-{run.seed}"
-        number = 2
+        name = out / file_name(run.suite) / file_name(run.label) / f"seed-{run.seed}"
+        folder, number = name, 2
         while folder in targets or _taken(folder, run, sources):  # other settings, the same name
-            folder = name / f"seed-{run.seed}-{number}"
+            folder = name.with_name(f"seed-{run.seed}-{number}")
             number += 1
         targets.append(folder)
     for run, folder in zip(runs, targets, strict=True):
@@ -36,30 +35,20 @@ def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
 
 
 def _export(run: RunData, folder: Path) -> None:
-    """`config.json`, `environment.json`, `summary.json` and the epochs of the curves."""
-    curves, lines = {key: short(run.curves[key]) for key in WHOLE}, []
-    for i, epoch in enumerate(run.curve_epochs):
-        row: dict[str, Any] = {"epoch": epoch, "steps": int(run.curves["steps"][i])}
-        row |= {key: curves[key][i] for key in WHOLE}
-        lines.append(json.dumps(row, separators=(",", ":")) + "\n")
-    summary = run.summary.as_dict() | {"notes": run.notes}
+    """Write the files, without the command and the paths, which may be private."""
+    counts = [run.curves[key].astype(int).tolist() for key in ("epoch", "steps")]
+    columns = [short(run.curves[key]) for key in CHARTS]
+    rows = [dict(zip(("epoch", "steps", *CHARTS), row, strict=True))
+            for row in zip(*counts, *columns, strict=True)]  # fmt: skip
+    facts = {name: value for name, value in run.environment.items() if name != "command"}
     for name, content in (
-        ("config.json", json.dumps((_public_config(run)), indent=1) + "\n"),
-        ("environment.json", json.dumps(_public_environment(run), indent=1) + "\n"),
-        (SUMMARY, json.dumps(summary, indent=1) + "\n"),
-        ("metrics.jsonl", "".join(lines)),
+        (CONFIG, run.config | {"train": run.config["train"] | {"out": "runs"}}),
+        ("environment.json", facts),
+        (SUMMARY, dataclasses.asdict(run.summary) | {"notes": run.notes}),
     ):
-        write_atomically(folder / name, content.encode())
-
-
-def _public_config(run: RunData) -> dict[str, Any]:
-    """The settings without the folder they were on somebody's disk in."""
-    return run.config | {"train": run.config["train"] | {"out": "runs"}}
-
-
-def _public_environment(run: RunData) -> dict[str, Any]:
-    """Versions, hardware and commit; the command may hold private paths."""
-    return {name: value for name, value in run.environment.items() if name != "command"}
+        write_atomically(folder / name, (json.dumps(content, indent=1) + "\n").encode())
+    lines = [json.dumps(row, separators=(",", ":")) + "\n" for row in rows]
+    write_atomically(folder / METRICS, "".join(lines).encode())
 
 
 def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
@@ -74,20 +63,17 @@ def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
             f"the export to {folder} would write over the run it is made from: choose another folder"
         )
     if any((folder / name).exists() for name in ("checkpoints", "episodes.csv")) or (
-        (folder / "metrics.jsonl").exists() and not (folder / SUMMARY).exists()
+        (folder / METRICS).exists() and not (folder / SUMMARY).exists()
     ):
         raise ValueError(
             f"{folder} is a run that no export wrote, and is not written over: choose another folder"
         )
-    if not (folder / "config.json").exists():
+    if not (folder / CONFIG).exists():
         return False
     try:
         there = read_config(folder)
     except ValueError:  # damaged: nobody knows whose it is
         return True
-    return there is None or _experiment(there) != _experiment(run.config)
-
-
-def _experiment(config: dict[str, Any]) -> tuple[str, int, dict[str, dict[str, Any]]]:
-    """What the runs of two folders are told apart by; two suites may have one name as a folder."""
-    return config["train"]["suite"], config["train"]["seed"], settings_in(config)
+    # Two suites may have one name as a folder.
+    same = all(there["train"][key] == getattr(run, key) for key in ("suite", "seed"))
+    return not same or bool(differences(there, run.config))

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from statewise.envs.suites import PAPER_SUITES
-from statewise.report.data import Array, RunData, default_settings, settings_of
-from statewise.report.paper import NAMES
-from statewise.report.summary import WHOLE
+from statewise.metrics import CHARTS
+from statewise.report.reference import Reference
+from statewise.runs.differences import deciding, differing, setting_text, suffix
+from statewise.runs.reader import RunData
+from statewise.runs.summary import Array
+from statewise.settings import to_json
+from statewise.training.config import TrainSettings
+
+Algorithms = Mapping[str, Any]
+"""Algorithm classes by name, which know their title and default settings"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +33,11 @@ class Group:
     name: str
     """What legends and tables call it"""
     main: bool
-    """Stands for its algorithm in the ranking and in the findings"""
+    """Stands for its algorithm in the ranking"""
     changed: dict[str, Any]
-    """Settings that differ from the defaults"""
+    """Settings that differ from the defaults, or whose defaults are not known"""
     task: str
-    """Settings that are not the algorithm's own, but for the device: only groups that share them are
-    compared"""
+    """Settings that the algorithms of a suite must share to be compared"""
     device: str
     """Time and memory are compared on the same one only"""
     runs: tuple[RunData, ...]
@@ -67,6 +73,10 @@ class Group:
         """The algorithm it stands for, if any."""
         return self.algo if self.main else ""
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.runs[0].settings
+
     def values(self, part: str, metric: str) -> Array:
         """A metric of each counted run: `part` is "last" or "late". Unknown ones are left out."""
         found = [getattr(run.summary, part).get(metric) for run in self.counted]
@@ -77,21 +87,28 @@ class Group:
         return float(values.mean()) if len(values) else None
 
     def curve(self) -> Curve:
-        """Mean and spread of every metric over the counted seeds, at the epochs all of them have."""
-        runs = self.counted
-        epochs = sorted(set.intersection(*(set(run.curve_epochs) for run in runs)))
-        rows = [[run.curve_epochs.index(epoch) for epoch in epochs] for run in runs]
-        steps = runs[0].curves["steps"][rows[0]]
-        means, spreads = {}, {}
-        for key in WHOLE:
-            values = np.stack([run.curves[key][row] for run, row in zip(runs, rows, strict=True)])
-            means[key], spreads[key] = _mean_and_std(values)
-        return Curve(steps, means, spreads)
+        return self._curve
+
+    @cached_property
+    def _curve(self) -> Curve:
+        runs = [run.curves for run in self.counted]
+        epochs = sorted(set.intersection(*(set(run["epoch"]) for run in runs)))
+        rows = [np.searchsorted(run["epoch"], epochs) for run in runs]
+        curve = Curve(runs[0]["steps"][rows[0]], {}, {})
+        for key in CHARTS:
+            values = np.stack([run[key][row] for run, row in zip(runs, rows, strict=True)])
+            known = ~np.isnan(values)
+            count, total = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                curve.mean[key] = mean = np.where(count > 0, total / count, np.nan)
+                squares = np.where(known, (values - mean) ** 2, 0.0).sum(axis=0)
+                curve.std[key] = np.where(count > 1, np.sqrt(squares / (count - 1)), np.nan)
+        return curve
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """What a chart draws of a group."""
+    """Mean and spread of every metric over the counted seeds, at the epochs that all of them have."""
 
     steps: Array
     mean: dict[str, Array]
@@ -99,18 +116,55 @@ class Curve:
     """Sample standard deviation over seeds; NaN for one seed"""
 
 
-def group_runs(runs: Sequence[RunData]) -> list[Group]:
-    """All groups: suites in the paper's order, in each the algorithms in the paper's order."""
-    by_label: dict[tuple[str, str], dict[str, list[RunData]]] = {}
+def group_runs(
+    runs: Sequence[RunData], algorithms: Algorithms | None = None, reference: Reference | None = None
+) -> list[Group]:
+    """All groups; suites and algorithms in the order of the reference, then by name."""
+    known = algorithms or {}
+    by_name: dict[tuple[str, str], dict[str, list[RunData]]] = {}
     for run in runs:
-        key = json.dumps(settings_of(run), sort_keys=True)
-        by_label.setdefault((run.suite, run.label), {}).setdefault(key, []).append(run)
+        key = json.dumps(run.settings, sort_keys=True)
+        by_name.setdefault((run.suite, run.label), {}).setdefault(key, []).append(run)
     groups = []
-    for (suite, label), kinds in by_label.items():
-        apart = differing([json.loads(key) for key in kinds])
-        found = [_group(suite, label, members, apart) for members in kinds.values()]
-        groups += _with_one_main(found)
-    return sorted(groups, key=_order)
+    for kinds in by_name.values():
+        apart = differing([members[0].settings for members in kinds.values()])
+        found = [_group(members, apart, known, reference) for members in kinds.values()]
+        # Of several settings under the name of an algorithm, the most usual ones stand for it.
+        best = min(found, key=lambda g: (not g.finished, len(g.changed), -len(g.runs)))
+        groups += [dataclasses.replace(g, main=g.main and g is best) for g in found]
+    suites, algos = (list(reference.steps), list(reference.algos)) if reference else ([], [])
+
+    def order(group: Group) -> tuple[Any, ...]:
+        suite = suites.index(group.suite) if group.suite in suites else len(suites)
+        algo = algos.index(group.algo) if group.algo in algos else len(algos)
+        return suite, group.suite, not group.main, algo, group.name
+
+    return sorted(groups, key=order)
+
+
+def _group(
+    runs: list[RunData], apart: list[str], algorithms: Algorithms, reference: Reference | None
+) -> Group:
+    first = runs[0]
+    settings, kind = first.settings, algorithms.get(first.algo)
+    defaults = deciding({
+        "train": to_json(TrainSettings(first.suite, device="cpu").resolved()),
+        "algorithm": to_json(kind.settings_class()) if kind is not None else {},
+    }) | {"algo": first.algo}  # fmt: skip
+    title = getattr(kind, "title", (reference.algos if reference else {}).get(first.algo, first.algo))
+    task = {k: settings[k] for k in sorted(first.config["train"])
+            if k in settings and k not in ("algo", "device", "imports")}  # fmt: skip
+    return Group(
+        suite=first.suite,
+        label=first.label,
+        algo=first.algo,
+        name=(title if first.label == first.algo else first.label) + suffix(settings, apart),
+        main=first.label == first.algo,
+        changed={k: v for k, v in settings.items() if k not in defaults or defaults[k] != v},
+        task=json.dumps(task),
+        device=settings.get("device", "cpu"),
+        runs=tuple(sorted(runs, key=lambda run: run.seed)),
+    )
 
 
 def mixed_labels(groups: Sequence[Group]) -> list[str]:
@@ -121,13 +175,18 @@ def mixed_labels(groups: Sequence[Group]) -> list[str]:
     found = []
     for (suite, label), several in names.items():
         if len(several) > 1:
-            shown = "; ".join(f"{g.name} ({_seeds(g)})" for g in several)
+            shown = "; ".join(f"{g.name} ({seeds_text(g)})" for g in several)
             main = next((f" {g.name} stands for it in the ranking." for g in several if g.main), "")
             found.append(
                 f"{suite}: runs named {label} have {len(several)} different settings. They are "
                 f"shown apart and never averaged: {shown}.{main}"
             )
     return found
+
+
+def seeds_text(group: Group) -> str:
+    seeds = ", ".join(str(run.seed) for run in group.runs)
+    return f"seed{'s' if len(group.runs) > 1 else ''} {seeds}"
 
 
 def command(group: Group) -> str:
@@ -141,88 +200,6 @@ def command(group: Group) -> str:
         flag = "--" + {"imports": "import"}.get(key, key).replace("_", "-")
         if isinstance(value, bool):
             words.append(flag if value else flag.replace("--", "--no-", 1))
-        elif isinstance(value, list):
-            words.append(" ".join([flag, *map(str, value)]))
         else:
-            words.append(f"{flag} {value}")
+            words.append(f"{flag} {setting_text(value).replace(',', ' ')}")
     return " ".join(words)
-
-
-# Settings --------------------------------------------------------------------------------------
-
-
-def _changed(run: RunData) -> dict[str, Any]:
-    train, own = default_settings(run.suite, run.algo)
-    given = settings_of(run)
-    kept = {k: v for k, v in given["train"].items() if k not in train or train[k] != v}
-    return kept | {k: v for k, v in given["own"].items() if k not in own or own[k] != v}
-
-
-def differing(kinds: Sequence[dict[str, dict[str, Any]]]) -> list[str]:
-    """Names of the settings in which some sets of settings (of `settings_in`) differ."""
-    flat = [_flat(kind) for kind in kinds]
-    names = list(dict.fromkeys(name for settings in flat for name in settings))
-    return [n for n in names if any(s.get(n) != flat[0].get(n) for s in flat)]
-
-
-def suffix(settings: dict[str, dict[str, Any]], names: Sequence[str]) -> str:
-    """What a name is followed by where several sets of settings have it; nothing without `names`."""
-    flat = _flat(settings)
-    values = ", ".join(f"{n}={_text(flat.get(n))}" for n in names)
-    return f" · {values}" if values else ""
-
-
-def _flat(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {k: v for part in settings.values() for k, v in part.items()}
-
-
-def _group(suite: str, label: str, runs: list[RunData], apart: list[str]) -> Group:
-    first = runs[0]
-    settings = settings_of(first)
-    task = {k: v for k, v in settings["train"].items() if k != "device"}
-    name = NAMES.get(label, label) if label == first.algo else label
-    return Group(
-        suite=suite,
-        label=label,
-        algo=first.algo,
-        name=name + suffix(settings, apart),
-        main=label == first.algo,
-        changed=_changed(first),
-        task=json.dumps(task, sort_keys=True),
-        device=settings["train"]["device"],
-        runs=tuple(sorted(runs, key=lambda run: run.seed)),
-    )
-
-
-def _with_one_main(groups: list[Group]) -> list[Group]:
-    """Of several settings under the name of an algorithm, the most usual ones stand for it."""
-    best = min(groups, key=lambda g: (not g.finished, len(g.changed), -len(g.runs)))
-    return [dataclasses.replace(g, main=g.main and g is best) for g in groups]
-
-
-def _order(group: Group) -> tuple[Any, ...]:
-    suites, algos = list(PAPER_SUITES), list(NAMES)
-    suite = suites.index(group.suite) if group.suite in suites else len(suites)
-    algo = algos.index(group.algo) if group.algo in algos else len(algos)
-    return (suite, group.suite, not group.main, algo, group.name)
-
-
-def _mean_and_std(values: Array) -> tuple[Array, Array]:
-    """Over the first axis, of what is known: `[seeds, points]` to `[points]` twice."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=0)
-    filled = np.where(known, values, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = filled.sum(axis=0) / count
-        squares = np.where(known, (values - mean) ** 2, 0.0).sum(axis=0)
-        std = np.sqrt(squares / (count - 1))
-    return np.where(count > 0, mean, np.nan), np.where(count > 1, std, np.nan)
-
-
-def _seeds(group: Group) -> str:
-    seeds = ", ".join(str(run.seed) for run in group.runs)
-    return f"seed{'s' if len(group.runs) > 1 else ''} {seeds}"
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from statewise.report.content import Report, SuiteReport
+from statewise.report.assemble import Report, SuiteReport
 from statewise.report.table import Cell, Table
 from statewise.version import __version__
 
@@ -16,16 +16,17 @@ def markdown(report: Report) -> str:
         plain(report.lead),
         "[The page](index.html) has the same with curves to read and tables to sort.",
         "## Summary",
+        table_markdown(report.headline),
+        *([table_markdown(t) for t in report.rankings] or ["No ranking: it needs finished runs of the baseline."]),
+        *(table_markdown(table) for section in report.sections for table in section.tables),
+        *_failures(report),
         *_list("**About the input**", report.flags),
         report.notes.overview,
-        *_failures(report),
-        *(table_markdown(table) for table in report.rankings),
-        table_markdown(report.checks),
     ]
     for suite in report.suites:
         parts += _suite(suite)
     for section in report.sections:
-        parts += [f"## {section.title}", section.markdown]
+        parts += [f"## {section.title}", section.markdown] if section.markdown else []
     parts += ["## Definitions", "\n".join(f"- **{t}**: {text}" for t, text in report.definitions)]
     parts += ["## Where the numbers come from", f"Made by statewise {__version__}."]
     parts += [table_markdown(table) for table in report.provenance]
@@ -36,11 +37,14 @@ def table_markdown(table: Table) -> str:
     """Caption, rows and notes; numbers to the right."""
     if not table.rows:
         return ""
-    names = [_escape(column.name) for column in table.columns]
-    rules = ["---:" if column.numeric else "---" for column in table.columns]
+    shown = [column for column in table.columns if not column.folded]
+    names = [_escape(column.name) for column in shown]
+    rules = ["---:" if column.numeric else "---" for column in shown]
     lines = [f"| {' | '.join(names)} |", f"| {' | '.join(rules)} |"]
     rows = [*table.rows, *([table.footer] if table.footer else [])]
-    lines += [f"| {' | '.join(_cell(cell) for cell in row.cells)} |" for row in rows]
+    for row in rows:
+        pairs = zip(table.columns, row.cells, strict=True)
+        lines.append(f"| {' | '.join(_cell(cell) for column, cell in pairs if not column.folded)} |")
     notes = map(plain, table.notes)
     return "\n\n".join([f"**{plain(table.caption)}**", "\n".join(lines), *notes])
 
@@ -51,12 +55,11 @@ def plain(text: str) -> str:
 
 
 def _suite(suite: SuiteReport) -> list[str]:
-    holds = [check.text for check in suite.findings.checks if check.verdict]
     return [
         f"## {_escape(suite.name)}",
-        *_list("**Does not reproduce**", (check.text for check in suite.findings.failures)),
-        *_list("**Holds**", holds),
-        *_list("**Limits**", suite.findings.limits),
+        *_list("**Does not reproduce**", suite.failures),
+        *_list("**Holds**", suite.holds),
+        *_list("**Limits**", suite.limits),
         suite.notes,
         f"![Curves of {_escape(suite.name)}]({suite.picture})",
         *(table_markdown(table) for table in (*suite.tables, suite.seeds)),
@@ -64,7 +67,7 @@ def _suite(suite: SuiteReport) -> list[str]:
 
 
 def _failures(report: Report) -> list[str]:
-    lines = [f"{f.suite}: {check.text}" for f in report.findings for check in f.failures]
+    lines = [f"{s.name}: {text}" for s in report.suites for text in s.failures]
     return _list("**What does not reproduce**", lines) or ["No claim that could be judged fails."]
 
 
@@ -77,7 +80,7 @@ def _cell(cell: Cell) -> str:
     text = _escape(cell.text)
     if cell.strip is not None and cell.hint:
         text += f"; {_escape(cell.hint)}"
-    if cell.tone == "paper":
+    if cell.tone == "reference":
         return f"*{text}*"
     return f"`{cell.text}`" if cell.tone == "code" else text
 

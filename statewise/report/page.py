@@ -11,10 +11,9 @@ from importlib import resources
 from typing import Any
 
 from statewise.report.charts import COLOURS, UNSETTLED, chart_data
-from statewise.report.content import Report, SuiteReport
+from statewise.report.assemble import Report, SuiteReport
 from statewise.report.notes import markdown_html
 from statewise.report.table import Cell, Column, Row, Strip, Table
-from statewise.report.variants import charted
 from statewise.version import __version__
 
 CAPTIONS = {
@@ -29,7 +28,7 @@ CHARTS = ("episode/return", "cost/episode", "cost/rate", "cost/max")
 
 def page(report: Report) -> str:
     """The whole HTML document."""
-    data = chart_data(charted(report.groups)) | {"captions": CAPTIONS}
+    data = chart_data(report.charted, report.reference) | {"captions": CAPTIONS}
     body = "\n".join(
         [
             _header(report),
@@ -79,13 +78,12 @@ def _header(report: Report) -> str:
 
 
 def _summary(report: Report) -> str:
-    parts = ['<main><section id="summary"><h2>Summary</h2>']
+    parts = ['<main><section id="summary"><h2>Summary</h2>', table_html(report.headline)]
     if report.flags:
         parts.append(_box("bad", "About the input", report.flags))
     if report.notes.overview:
         parts.append(f'<div class="box notes columns">{markdown_html(report.notes.overview)}</div>')
-    failures = [(f.suite, " ".join(check.text for check in f.failures))
-                for f in report.findings if f.failures]  # fmt: skip
+    failures = [(s.name, " ".join(s.failures)) for s in report.suites if s.failures]
     if failures:
         lines = "".join(f'<li><a href="#{escape(s)}">{escape(s)}</a>: {escape(t)}</li>'
                         for s, t in failures)  # fmt: skip
@@ -96,8 +94,8 @@ def _summary(report: Report) -> str:
     if report.rankings:
         parts += [table_html(table) for table in report.rankings]
     else:
-        parts.append('<p class="soft">No ranking: it needs finished runs of TRPO.</p>')
-    parts.append(table_html(report.checks))
+        parts.append('<p class="soft">No ranking: it needs finished runs of the baseline.</p>')
+    parts += [table_html(table) for section in report.sections for table in section.tables]
     return "\n".join([*parts, "</section>"])
 
 
@@ -126,10 +124,9 @@ def _key(index: int, entry: dict[str, Any]) -> str:
 
 
 def _suite(index: int, suite: SuiteReport, settling: int) -> str:
-    failed = [check.text for check in suite.findings.failures]
-    holds = [check.text for check in suite.findings.checks if check.verdict]
+    failed, holds = suite.failures, suite.holds
     parts = [f'<section class="suite" id="{escape(suite.name)}"><h2>{escape(suite.name)}</h2>']
-    boxes = (("bad", "Does not reproduce", failed), ("", "Limits", suite.findings.limits))
+    boxes = (("bad", "Does not reproduce", failed), ("", "Limits", suite.limits))
     said = "".join(_box(kind, title, lines) for kind, title, lines in boxes if lines)
     if holds:
         items = "".join(f"<li>{escape(text)}</li>" for text in holds)
@@ -236,8 +233,8 @@ def _strip(strip: Strip) -> str:
             f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}" '
             f'stroke="currentColor" stroke-width="3" opacity="0.45"/>'
         )
-    ring = "" if strip.paper is None else (
-        f'<circle cx="{x(strip.paper):.1f}" cy="{middle}" r="4" fill="none" stroke="currentColor" '
+    ring = "" if strip.reference is None else (
+        f'<circle cx="{x(strip.reference):.1f}" cy="{middle}" r="4" fill="none" stroke="currentColor" '
         f'opacity="0.6"/>'
     )  # fmt: skip
     return (

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from statewise.report.charts import COLOURS, EPISODIC, UNSETTLED, legend
 from statewise.report.groups import Curve, Group
-from statewise.report.paper import paper_value
 from statewise.report.ranking import EARNED
+from statewise.report.reference import Reference
 
 PANELS = {
     "episode/return": "episode/return",
@@ -24,7 +24,9 @@ PANELS = {
 }
 
 
-def draw_suite(groups: Sequence[Group], everything: Sequence[Group], out: Path) -> Path:
+def draw_suite(
+    groups: Sequence[Group], everything: Sequence[Group], out: Path, reference: Reference | None
+) -> Path:
     """Five panels of one suite's groups, in the colours that all groups of the report share."""
     styles = {entry["name"]: entry for entry in legend(everything)}
     figure = Figure(figsize=(3.3 * len(PANELS), 3.2), dpi=80)
@@ -33,7 +35,7 @@ def draw_suite(groups: Sequence[Group], everything: Sequence[Group], out: Path) 
     for group in reversed(groups):  # the last drawn lies on top: SCPO comes first
         curve = group.curve()
         for axis, key in zip(axes, PANELS, strict=True):
-            _draw(axis, group, curve, key, styles[group.name])
+            _draw(axis, group, curve, key, styles[group.name], reference)
     settling = max(group.settling for group in groups) / 1e6
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
         if key in EPISODIC and settling:
@@ -68,7 +70,9 @@ def _range(groups: Sequence[Group], key: str) -> tuple[float, float]:
     return low - room if key == "episode/return" else 0.0, high + room
 
 
-def _draw(axis: Any, group: Group, curve: Curve, key: str, style: dict[str, Any]) -> None:
+def _draw(
+    axis: Any, group: Group, curve: Curve, key: str, style: dict[str, Any], reference: Reference | None
+) -> None:
     colour = COLOURS[style["colour"]][0]
     pattern = style["dash"] if group.finished else "1 3"
     dash = (0, [float(n) for n in pattern.split()]) if pattern else "-"
@@ -77,6 +81,6 @@ def _draw(axis: Any, group: Group, curve: Curve, key: str, style: dict[str, Any]
     axis.plot(steps, mean, color=colour, linestyle=dash, linewidth=width, label=group.name)
     if not np.isnan(std).all():
         axis.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.14, linewidth=0)
-    value = paper_value(group.suite, group.algo, key) if group.main else None
+    value = reference.value(group.suite, group.own, key) if reference else None
     if value is not None and len(steps):
         axis.plot([1.03 * steps[-1], 1.1 * steps[-1]], [value, value], color=colour, linewidth=1.6)

@@ -16,7 +16,7 @@ class Strip:
     """An interval to draw in a cell, on a scale that its column shares."""
 
     interval: Interval
-    paper: float | None
+    reference: float | None
     low: float
     high: float
 
@@ -29,7 +29,7 @@ class Cell:
     value: float | str | None = None
     strip: Strip | None = None
     tone: str = ""
-    """good, bad, paper, or nothing"""
+    """good, bad, reference, code, or nothing"""
     link: str = ""
     hint: str = ""
 
@@ -41,6 +41,8 @@ class Column:
     help: str = ""
     strips: bool = False
     """Its cells are drawn, not only written"""
+    folded: bool = False
+    """Shown on demand"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ class Table:
     """Sentences below it"""
     wraps: bool = False
     """Long text in its cells may wrap"""
+    folded: bool = False
+    """Shown on demand"""
+
+
+def text_columns(*names: str) -> list[Column]:
+    return [Column(name, numeric=False) for name in names]
 
 
 def text_cell(text: str, link: str = "") -> Cell:
@@ -71,6 +79,14 @@ def number_cell(value: float | None, text: str | None = None, tone: str = "") ->
     if value is None or not math.isfinite(value):
         return Cell(NONE)
     return Cell(number(value) if text is None else text, value, tone=tone)
+
+
+def count_cell(count: int) -> Cell:
+    return Cell(f"{count:,}", count)
+
+
+def interval_cell(interval: Interval | None, text: str) -> Cell:
+    return Cell(NONE) if interval is None else Cell(text, interval.high)
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -109,9 +125,24 @@ def interval_text(low: float, high: float) -> str:
 def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def millions(steps: int) -> str:
+    """Millions with two decimals, or two digits of fewer than 100,000 steps: never 0 of some."""
+    short = round(steps / 1e6, 2) if steps >= 100_000 else float(f"{steps / 1e6:.2g}")
+    return f"{short:.6f}".rstrip("0").rstrip(".")
+
+
+def several(count: int, what: str) -> str:
+    """`1 suite`, `3 suites`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    *rest, last = names
+    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def short(values: Iterable[float], digits: int = 5) -> list[float | None]:

@@ -1,70 +1,135 @@
-"""The tables of a suite: the paper's metrics, state-wise safety, time and memory, every seed."""
+"""The tables of a report: the headline, and for a suite its metrics, safety, resources and seeds."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import t as student_t
 
-from statewise.core.statistics import Interval, rate_interval
-from statewise.report.data import Array, RunData
+from statewise.core.statistics import Interval, mean_interval, pooled_error, rate_interval
+from statewise.metrics import COST_RATE, EPISODE_COST, EPOCH_COST_RATE, MAX_COST, RETURN, title
 from statewise.report.groups import Group
-from statewise.report.paper import METRICS, paper_text, paper_value
-from statewise.report.summary import Channel
+from statewise.report.reference import Reference
 from statewise.report.table import (
     NONE,
     Cell,
     Column,
     Row,
     Table,
+    count_cell,
     duration,
+    interval_cell,
     interval_text,
     number_cell,
     percent,
     spread,
     text_cell,
+    text_columns,
 )
+from statewise.runs.summary import Array, Channel
 
-TITLES = {
-    "episode/return": "episode/return",
-    "cost/episode": "episode cost",
-    "cost/rate": "cost rate",
-}
+COMPARED = (RETURN, EPISODE_COST, COST_RATE)
+"""Metrics that are held against a baseline and a reference."""
+_LATE = (RETURN, EPISODE_COST, EPOCH_COST_RATE)
+_LATE_NAMES = ("return, last 5 %", "episode cost, last 5 %", "cost rate, last 5 %")
 
 
-def metrics_table(groups: Sequence[Group]) -> Table:
-    """Return, episode cost and cost rate at the last epoch beside the paper's; then steadier."""
-    columns = [Column("algorithm", numeric=False), Column("seeds", help="finished seeds")]
-    for metric in METRICS:
-        columns += [
-            Column(TITLES[metric], help="last epoch, mean ± standard deviation over seeds"),
-            Column(f"{TITLES[metric]}, paper", help="last epoch, mean of two seeds"),
-        ]
-    late = "over the last 5 % of epochs, mean ± standard deviation over seeds"
-    columns += [
-        Column("return, last 5 %", help=late),
-        Column("episode cost, last 5 %", help=late),
-        Column("cost rate, last 5 %", help="cost per step in the last 5 % of epochs alone"),
-    ]
+def headline_table(
+    groups: Sequence[Group], shown: Sequence[str], reference: Reference | None = None
+) -> Table:
+    """A row for each suite: return, violation rate and episode cost of each algorithm.
+
+    shown: the algorithms that are not folded, in their order.
+    """
+    mains = [g for g in groups if g.main]
+    names = {g.algo: g.name.partition(" · ")[0] for g in mains}
+    algos = [*(a for a in shown if a in names), *(a for a in names if a not in shown)]
+    columns = text_columns("suite")
+    for what in ("return", "violation rate", "episode cost"):
+        columns += [Column(f"{what}, {names[a]}", folded=a not in shown) for a in algos]
     rows = []
+    for suite in dict.fromkeys(group.suite for group in groups):
+        found = {group.algo: group for group in mains if group.suite == suite}
+        cells = [text_cell(suite, link=f"#{suite}")]
+        cells += [_beside(found.get(algo), RETURN, reference) for algo in algos]
+        cells += [_violations(found.get(algo)) for algo in algos]
+        cells += [_beside(found.get(algo), EPISODE_COST, reference) for algo in algos]
+        rows.append(Row(_marked(cells, list(found.values()), reference)))
+    beside = f"; beside it the {reference.name}'s number" if reference else ""
+    note = (f"Return and episode cost: last epoch, mean over seeds{beside}. Violation rate: share of "
+            "the episodes of the last 5 % of epochs with any cost, with its exact 95 % interval; of "
+            "several constraints the one broken most often.")  # fmt: skip
+    return Table("Results", columns, rows, notes=(note,))
+
+
+def _marked(cells: list[Cell], groups: Sequence[Group], reference: Reference | None) -> list[Cell]:
+    """The cells of a suite; its name says first if its runs are shorter than the reference's."""
+    steps = [g.steps for g in groups if g.finished]
+    if not reference or not steps:
+        return cells
+    less = reference.shorter(groups[0].suite, min(steps), max(steps))
+    first = cells[0]
+    text = f"{first.text} (shorter: {less})" if less else first.text
+    return [Cell(text, first.value, link=first.link), *cells[1:]]
+
+
+def _beside(group: Group | None, metric: str, reference: Reference | None) -> Cell:
+    if group is None:
+        return Cell(NONE)
+    value, cell = group.mean("last", metric), spread_cell(group.values("last", metric))
+    theirs = reference.text(group.suite, group.algo, metric) if reference else None
+    text = cell.text + (f" ({reference.name} {theirs})" if reference and theirs else "")
+    return Cell(text + ("" if group.finished else " (unfinished)"), value)
+
+
+def _violations(group: Group | None) -> Cell:
+    rates = [rate for _, channels in _channels(group) if (rate := _rate(channels))] if group else []
+    if not rates:
+        return Cell(NONE)
+    worst = max(rates, key=lambda rate: rate.estimate)
+    text = f"{percent(worst.estimate)} ({percent(worst.low)} to {percent(worst.high)})"
+    return Cell(text, worst.estimate)
+
+
+def metrics_table(groups: Sequence[Group], reference: Reference | None = None) -> Table:
+    """Return, episode cost and cost rate at the last epoch beside the reference's; then steadier."""
+    columns = [*text_columns("algorithm"), Column("seeds", help="finished seeds")]
+    for metric in COMPARED:
+        columns.append(
+            Column(title(metric), help="last epoch, mean ± standard deviation over seeds")
+        )
+        if reference:
+            about = f"last epoch, mean of {reference.seeds} seeds"
+            columns.append(Column(f"{title(metric)}, {reference.name}", help=about))
+    late = "over the last 5 % of epochs, mean ± standard deviation over seeds"
+    columns += [Column(name, help=late) for name in _LATE_NAMES]
+    rows, notes = [], []
     for group in groups:
-        cells = [name_cell(group), number_cell(len(group.counted), seeds_text(group))]
-        for metric in METRICS:
-            cells += [spread_cell(group.values("last", metric)), paper_cell(group, metric)]
-        for metric in ("episode/return", "cost/episode", "cost/epoch_rate"):
-            cells.append(spread_cell(group.values("late", metric)))
+        left = f" (+{len(group.uncounted)} unfinished)" if group.uncounted else ""
+        count = len(group.counted)
+        cells = [name_cell(group), number_cell(count, f"{count}{left}")]
+        for metric in COMPARED:
+            cells.append(spread_cell(group.values("last", metric)))
+            if reference:
+                text = reference.text(group.suite, group.own, metric)
+                value = None if text is None else float(text)
+                cells.append(number_cell(value, text, tone="reference"))
+        cells += [spread_cell(group.values("late", metric)) for metric in _LATE]
         rows.append(Row(cells, group.own))
-    return Table("The paper's metrics", columns, rows, notes=_missing_ends(groups))
+        seeds = [str(r.seed) for r in group.counted if r.summary.last.get(RETURN) is None]
+        if seeds:
+            notes.append(
+                f"{group.name}: no episode ended in the last epoch of seed {', '.join(seeds)}; "
+                f"not in the means of return and episode cost at the last epoch."
+            )
+    return Table("Metrics", columns, rows, notes=notes)
 
 
 def safety_table(groups: Sequence[Group]) -> Table:
     """The largest cost of an episode and the share of episodes with any, for every constraint."""
     columns = [
-        Column("algorithm", numeric=False),
-        Column("constraint", numeric=False),
-        Column("maximum state-wise cost", help="mean over episodes of the largest cost of a step"),
+        *text_columns("algorithm", "constraint"),
+        Column("maximum cost", help="mean over episodes of the largest cost of a step"),
         Column("95 % over seeds", help="Student t over the means of the seeds"),
         Column("± over episodes", help="1.96 standard errors over all episodes together"),
         Column("worst episode", help="largest cost of any step in these episodes"),
@@ -74,13 +139,11 @@ def safety_table(groups: Sequence[Group]) -> Table:
     ]
     rows, notes = [], []
     for group in groups:
-        names = dict.fromkeys(c.name for run in group.counted for c in run.summary.channels)
-        for name in names:
-            found = [(run, _channel(run, name)) for run in group.counted]
-            channels = [channel for _, channel in found if channel is not None]
-            rows.append(Row(_safety_cells(group, channels), group.own))
+        for name, channels in _channels(group):
+            rows.append(Row(_safety_cells(group, name, channels), group.own))
             notes += [f"{group.name}: {run.path} has no constraint {name}; not in its row."
-                      for run, channel in found if channel is None]  # fmt: skip
+                      for run in group.counted
+                      if name not in [c.name for c in run.summary.channels]]  # fmt: skip
     note = (
         "Episodes that ended in the last 5 % of epochs, actions sampled as in training. Both "
         "intervals over episodes treat them as draws of one policy, though seeds differ and "
@@ -89,54 +152,41 @@ def safety_table(groups: Sequence[Group]) -> Table:
     return Table("State-wise safety", columns, rows, notes=(note, *notes))
 
 
-def resources_table(groups: Sequence[Group]) -> Table:
-    """Time and memory, also as multiples of TRPO's, as in the paper's fifth question."""
+def resources_table(groups: Sequence[Group], baseline: str | None = None) -> Table:
+    """Time and memory, also as multiples of the baseline's."""
+    base = {(g.task, g.device): g for g in groups if g.own == baseline and g.finished}
+    name = next((g.name for g in base.values()), "baseline")
     columns = [
-        Column("algorithm", numeric=False),
+        *text_columns("algorithm"),
         Column("time of a run", help="mean over seeds, collecting and updating"),
-        Column("÷ TRPO", help="time of a run over TRPO's"),
+        Column(f"÷ {name}", help=f"time of a run over that of {name}"),
         Column("steps/s", help="environment steps per second of training"),
         Column("updating", help="share of the time spent in updates"),
         Column("memory, MiB", help="peak resident memory of the process"),
-        Column("memory ÷ TRPO"),
+        Column(f"memory ÷ {name}"),
         Column("GPU memory, MiB", help="peak in use on the device, by everything that runs there"),
         Column("simulator faults", help="sum over seeds"),
     ]
-    base = {(g.task, g.device): g for g in groups if g.main and g.algo == "trpo" and g.finished}
     rows = [Row(_resource_cells(g, base.get((g.task, g.device))), g.own) for g in groups]
-    return Table("Training time and memory", columns, rows)
+    return Table("Training time and memory", columns, rows, folded=True)
 
 
 def seeds_table(groups: Sequence[Group]) -> Table:
     """Every run by itself, unfinished ones too."""
-    columns = [
-        Column("algorithm", numeric=False),
-        Column("seed"),
-        Column("epochs"),
-        Column("steps"),
-        *(Column(f"{TITLES[m]}, last epoch") for m in METRICS),
-        Column("return, last 5 %"),
-        Column("episode cost, last 5 %"),
-        Column("cost rate, last 5 %"),
-        Column("maximum state-wise cost, last 5 %"),
-    ]
+    last = [Column(f"{title(metric)}, last epoch") for metric in COMPARED]
+    late = [Column(name) for name in (*_LATE_NAMES, "maximum cost, last 5 %")]
+    columns = [*text_columns("algorithm"), Column("seed"), Column("epochs"), Column("steps")]
     rows = []
     for group in groups:
         for run in group.runs:
             done, planned = run.summary.epochs_done, run.epochs
-            cells = [
-                text_cell(group.name),
-                number_cell(run.seed, str(run.seed)),
-                number_cell(done, str(done) if run.finished else f"{done} of {planned}"),
-                number_cell(run.summary.steps, f"{run.summary.steps:,}"),
-                *(number_cell(run.summary.last.get(m)) for m in METRICS),
-                *(
-                    number_cell(run.summary.late.get(m))
-                    for m in ("episode/return", "cost/episode", "cost/epoch_rate", "cost/max")
-                ),
-            ]
+            cells = [text_cell(group.name), Cell(str(run.seed), run.seed)]
+            cells += [Cell(str(done) if run.finished else f"{done} of {planned}", done)]
+            cells += [count_cell(run.summary.steps)]
+            cells += [number_cell(run.summary.last.get(metric)) for metric in COMPARED]
+            cells += [number_cell(run.summary.late.get(metric)) for metric in (*_LATE, MAX_COST)]
             rows.append(Row(cells, group.own))
-    return Table("Every seed", columns, rows)
+    return Table("Every seed", [*columns, *last, *late], rows, folded=True)
 
 
 # Cells -----------------------------------------------------------------------------------------
@@ -150,11 +200,6 @@ def name_cell(group: Group) -> Cell:
     return Cell(f"{group.name} (unfinished: {done} epochs)", group.name.casefold(), tone="bad")
 
 
-def seeds_text(group: Group) -> str:
-    left = len(group.uncounted)
-    return str(len(group.counted)) + (f" (+{left} unfinished)" if left else "")
-
-
 def spread_cell(values: Array) -> Cell:
     """Mean ± standard deviation over seeds."""
     if not len(values):
@@ -163,109 +208,63 @@ def spread_cell(values: Array) -> Cell:
     return number_cell(float(values.mean()), spread(float(values.mean()), std))
 
 
-def paper_cell(group: Group, metric: str) -> Cell:
-    """The paper's figure, as printed there; only an algorithm's own row has one."""
-    if not group.main:
-        return Cell(NONE)
-    value = paper_value(group.suite, group.algo, metric)
-    return number_cell(value, paper_text(group.suite, group.algo, metric), tone="paper")
+def _channels(group: Group) -> list[tuple[str, list[Channel]]]:
+    """Every constraint, with its numbers in the seeds that have it."""
+    found: dict[str, list[Channel]] = {}
+    for run in group.counted:
+        for channel in run.summary.channels:
+            found.setdefault(channel.name, []).append(channel)
+    return list(found.items())
 
 
-def mean_interval(values: Array, level: float = 0.95) -> Interval | None:
-    """Student t interval of a mean that is not negative; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    mean = float(values.mean())
-    error = float(values.std(ddof=1)) / math.sqrt(len(values))
-    reach = float(student_t.ppf((1 + level) / 2, len(values) - 1)) * error
-    return Interval(max(0.0, mean - reach), mean, mean + reach, level)
-
-
-def pooled(channels: Sequence[Channel]) -> tuple[float, float] | None:
-    """Mean and standard error over the episodes of several seeds together, if they are known."""
-    parts = [
-        (c.episodes, c.max_cost, c.max_cost_std)
-        for c in channels
-        if c.max_cost is not None and c.max_cost_std is not None
-    ]
-    total = sum(n for n, _, _ in parts)
-    if len(parts) < len(channels) or total < 2:
-        return None
-    mean = sum(n * m for n, m, _ in parts) / total
-    squares = sum(n * (s**2 + (m - mean) ** 2) for n, m, s in parts)
-    return mean, math.sqrt(squares / (total - 1) / total)
-
-
-def _channel(run: RunData, name: str) -> Channel | None:
-    return next((c for c in run.summary.channels if c.name == name), None)
-
-
-def _safety_cells(group: Group, channels: Sequence[Channel]) -> list[Cell]:
-    """A constraint over the seeds that have it."""
-    means = np.array([c.max_cost for c in channels if c.max_cost is not None], dtype=float)
-    over_seeds = mean_interval(means)
-    over_episodes = pooled(channels)
-    worst = [c.worst_cost for c in channels if c.worst_cost is not None]
+def _rate(channels: Sequence[Channel]) -> Interval | None:
+    """Share of the episodes of all seeds with a cost."""
     events, trials = sum(c.violations for c in channels), sum(c.episodes for c in channels)
-    rate = rate_interval(events, trials) if trials else None
+    return rate_interval(events, trials) if trials else None
+
+
+def _safety_cells(group: Group, name: str, channels: Sequence[Channel]) -> list[Cell]:
+    means = np.array([c.max_cost for c in channels if c.max_cost is not None], dtype=float)
+    parts = [(c.episodes, c.max_cost, c.max_cost_std) for c in channels
+             if c.max_cost is not None and c.max_cost_std is not None]  # fmt: skip
+    error = pooled_error(parts) if len(parts) == len(channels) else None
+    worst = [c.worst_cost for c in channels if c.worst_cost is not None]
+    over_seeds, rate = mean_interval(means), _rate(channels)
     return [
         name_cell(group),
-        text_cell(channels[0].name),
+        text_cell(name),
         number_cell(float(means.mean()) if len(means) else None),
-        _interval_cell(over_seeds, interval_text),
-        number_cell(None if over_episodes is None else 1.96 * over_episodes[1]),
-        number_cell(max(worst) if worst else None),
+        interval_cell(over_seeds, interval_text(over_seeds.low, over_seeds.high) if over_seeds else ""),
+        number_cell(None if error is None else 1.96 * error),
+        number_cell(max(worst, default=None)),
         Cell(NONE) if rate is None else Cell(percent(rate.estimate), rate.estimate),
-        _interval_cell(rate, lambda low, high: f"{percent(low)} to {percent(high)}"),
-        number_cell(trials, f"{trials:,}"),
+        interval_cell(rate, f"{percent(rate.low)} to {percent(rate.high)}" if rate else ""),
+        count_cell(sum(c.episodes for c in channels)),
     ]
 
 
-def _interval_cell(interval: Interval | None, text: Callable[[float, float], str]) -> Cell:
-    if interval is None:
-        return Cell(NONE)
-    return Cell(text(interval.low, interval.high), interval.high)
+def _resource_cells(group: Group, base: Group | None) -> list[Cell]:
+    def mean(of: Group | None, field: str) -> float | None:
+        runs = of.counted if of else ()
+        known = [value for run in runs if (value := getattr(run.summary, field))]
+        return float(np.mean(known)) if known else None
 
+    def ratio(field: str) -> float | None:
+        above, below = mean(group, field), mean(base, field)
+        return above / below if above and below else None
 
-def _resource_cells(group: Group, trpo: Group | None) -> list[Cell]:
-    seconds, memory = _seconds(group), _memory(group)
-    base, base_memory = (_seconds(trpo), _memory(trpo)) if trpo else (0.0, None)
-    busy = sum(r.summary.collect_seconds + r.summary.update_seconds for r in group.counted)
-    updating = sum(r.summary.update_seconds for r in group.counted) / busy if busy else None
-    steps = float(np.mean([run.summary.steps for run in group.counted]))
-    faults = sum(run.summary.sim_faults for run in group.counted)
-    ratio = memory / base_memory if memory and base_memory else None
-    gpu = _memory(group, "gpu_memory_mib")
+    seconds, steps = mean(group, "seconds") or 0.0, mean(group, "steps") or 0.0
+    collecting, updating = (mean(group, f"{part}_seconds") or 0.0 for part in ("collect", "update"))
+    share = updating / (collecting + updating) if collecting + updating else None
+    memory, gpu = mean(group, "peak_memory_mib"), mean(group, "gpu_memory_mib")
     return [
         name_cell(group),
         number_cell(seconds, duration(seconds)),
-        number_cell(seconds / base if base else None),
+        number_cell(ratio("seconds")),
         number_cell(steps / seconds if seconds else None),
-        number_cell(updating, percent(updating) if updating is not None else None),
+        number_cell(share, None if share is None else percent(share)),
         number_cell(memory, None if memory is None else f"{memory:,.0f}"),
-        number_cell(ratio),
+        number_cell(ratio("peak_memory_mib")),
         number_cell(gpu, None if gpu is None else f"{gpu:,.0f}"),
-        number_cell(faults, f"{faults:,}"),
+        count_cell(sum(run.summary.sim_faults for run in group.counted)),
     ]
-
-
-def _seconds(group: Group) -> float:
-    return float(np.mean([run.summary.seconds for run in group.counted]))
-
-
-def _memory(group: Group, kind: str = "peak_memory_mib") -> float | None:
-    known = [value for run in group.counted if (value := getattr(run.summary, kind))]
-    return float(np.mean(known)) if known else None
-
-
-def _missing_ends(groups: Sequence[Group]) -> tuple[str, ...]:
-    """Seeds without a number at the last epoch are not in its mean: say so."""
-    found = []
-    for group in groups:
-        seeds = [str(r.seed) for r in group.counted if r.summary.last.get("episode/return") is None]
-        if seeds:
-            found.append(
-                f"{group.name}: no episode ended in the last epoch of seed {', '.join(seeds)}; "
-                f"not in the means of return and episode cost at the last epoch."
-            )
-    return tuple(found)

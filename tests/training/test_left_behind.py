@@ -15,7 +15,7 @@ from test_runs import SMALL
 import statewise
 from statewise.algos import get_algorithm
 from statewise.bench.grid import Grid, RunSpec
-from statewise.bench.rollouts import record
+from statewise.paper.episodes import record
 from statewise.envs.imports import ImportedEnv
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError

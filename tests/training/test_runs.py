@@ -19,18 +19,18 @@ import torch
 from line_env import LineEnv
 
 import statewise
-from statewise.algos import get_algorithm
+from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.algos.scpo import ScpoSettings
 from statewise.bench.grid import Grid, RunSpec
 from statewise.cli import main
-from statewise.report.content import assemble
+from statewise.report.assemble import assemble
 from statewise.report.curves import draw_curves
-from statewise.report.data import read_runs
 from statewise.report.export import export_runs
 from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
+from statewise.runs.reader import find_runs
 from statewise.training import api
 from statewise.training.config import TrainSettings
 from statewise.training.loop import Training
@@ -272,7 +272,7 @@ def test_of_those_that_begin_a_run_at_once_one_gets_it_with_its_own_settings(
 ) -> None:
     def begin(path: Path, number: int) -> int | None:
         try:
-            RunFolder.create(path, {"train": number, "algorithm": {}})
+            RunFolder.create(path, {"train": {"seed": number}, "algorithm": {}})
         except RunFolderError:
             return None
         return number
@@ -283,7 +283,7 @@ def test_of_those_that_begin_a_run_at_once_one_gets_it_with_its_own_settings(
             won = [
                 n for n in pool.map(lambda n, path=path: begin(path, n), range(8)) if n is not None
             ]
-            assert [RunFolder.open(path).config()["train"]] == won
+            assert [RunFolder.open(path).config()["train"]["seed"]] == won
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
@@ -336,7 +336,7 @@ def test_an_environment_without_costs_has_none_rather_than_costs_of_zero(
     for key in ("cost/episode", "cost/max", "cost/rate", "cost/epoch_rate"):
         assert last[key] is None
     assert draw_curves([run], tmp_path / "curves.png").exists()
-    reading = read_runs([tmp_path])
+    reading = find_runs([tmp_path])
     assert reading.runs[0].summary.late["cost/episode"] is None
     said = markdown(assemble(reading))
     assert "Its environment reports no cost: nothing is known of its safety." in said
@@ -369,10 +369,10 @@ def test_an_infinite_setting_is_json_that_anyone_can_read_and_comes_back(tmp_pat
     (planned,) = Grid((spec,), settings.out).open()
     assert planned.state == "finished"
     for _ in range(2):  # the second time it is known for the same run
-        (small_form,) = export_runs([tmp_path / "runs"], tmp_path / "small")
+        (small_form,) = export_runs(find_runs([tmp_path / "runs"]).runs, tmp_path / "small")
     json.loads((small_form / "config.json").read_text(), parse_constant=refuse)
     for root in (tmp_path / "runs", tmp_path / "small"):
-        (group,) = group_runs(read_runs([root]).runs)
+        (group,) = group_runs(find_runs([root]).runs, ALGORITHMS)
         assert "multiplier_cap" not in group.changed
 
 
@@ -389,7 +389,7 @@ def test_a_constraint_may_have_a_comma_and_quotes_in_its_name(tmp_path: Path) ->
     training.run_epoch()
     training.folder.close()
     api.run_with_display(Training.resume(training.folder.path, env), quiet=True)
-    (run,) = read_runs([tmp_path]).runs
+    (run,) = find_runs([tmp_path]).runs
     (channel,) = run.summary.channels
     assert run.notes == () and channel.name == name
     assert channel.worst_cost is not None and channel.worst_cost >= channel.max_cost > 0
@@ -401,7 +401,7 @@ def test_a_constraint_may_have_a_comma_and_quotes_in_its_name(tmp_path: Path) ->
         (b"{\n", "metrics.jsonl is damaged in line 3 (Expecting"),
         (b"\xff\xfe\x00\n", "metrics.jsonl is damaged in line 3 ("),
         (b"5\n", "metrics.jsonl is damaged in line 3 ("),
-        (b"{}\n", "metrics.jsonl, line 3, is no epoch"),
+        (b"{}\n", "metrics.jsonl is damaged in line 3 (it lacks epoch, steps)"),
     ],
 )
 def test_a_damaged_line_of_the_metrics_is_named(
@@ -421,6 +421,6 @@ def test_a_damaged_line_of_the_metrics_is_named(
 def test_an_export_is_said_to_hold_no_policy(
     finished: Path, tmp_path: Path, best_safe: bool
 ) -> None:
-    (small,) = export_runs([finished], tmp_path)
+    (small,) = export_runs(find_runs([finished]).runs, tmp_path)
     with pytest.raises(RunFolderError, match="is an export of a run, without its policy"):
         statewise.load_policy(small, best_safe)

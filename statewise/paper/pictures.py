@@ -12,8 +12,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from statewise.paper.answers import rises
+from statewise.paper.reference import ALGOS
 from statewise.report.charts import COLOURS, SPARE
-from statewise.report.paper import NAMES
 from statewise.report.table import number, percent
 
 Data = dict[str, Any]
@@ -126,7 +127,7 @@ def draw_bound(data: Data) -> Figure:
         axis.plot(steps, values, color=colour, label=label, **style)
 
     share = {key: share_text(test["share"]) for key, test in tests.items()}
-    line(near, "cost/max", "mean over finished episodes", _FINISHED, linewidth=1.0)
+    line(near, "max_cost", "mean over finished episodes", _FINISHED, linewidth=1.0)
     for axis in (near, far):
         line(axis, "J", "truth: $J_D$ of the next epoch", _TRUTH, linewidth=1.8)
     line(near, "J_predicted", f"first order, no bound: above in {share['J_predicted']}", _FIRST,
@@ -158,7 +159,7 @@ def draw_resources(data: Data) -> Figure:
     for i, algo in enumerate(algos):
         relative = [data["relative"][algo][key] for key in keys]
         places = np.arange(len(keys)) + (i - (len(algos) - 1) / 2) * height
-        axis.barh(places, relative, height * 0.88, color=COLOURS[algo][0], label=NAMES[algo])
+        axis.barh(places, relative, height * 0.88, color=COLOURS[algo][0], label=ALGOS[algo])
         for place, share, key in zip(places, relative, keys, strict=True):
             text = f"{share:.2f}   ({number(data['used'][algo][key])})"
             axis.text(share + 0.01 * longest, place, text, va="center", fontsize=8, color=_SOFT,
@@ -186,7 +187,7 @@ def draw_episode(data: Data) -> Figure:
     above.plot(steps, cost, color=_COST, linewidth=1.8, label="C, cost of the step")
     above.step(steps, maximum, where="post", color=_MAXIMUM, linewidth=2.0,
                label="M, largest so far")  # fmt: skip
-    for start, end in _rises(increment):
+    for start, end in rises(increment):
         low = maximum[start] - increment[start]
         above.annotate("", (end, maximum[end]), (end, low), zorder=5,
                        arrowprops={"arrowstyle": "-|>", "color": _INCREMENT, "linewidth": 1.6,
@@ -272,13 +273,3 @@ def _legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
     figure.legend(handles, labels, loc="outside lower center", fontsize=9, frameon=False,
                   ncols=math.ceil(len(handles) / rows))  # fmt: skip
 
-
-def _rises(increment: Any) -> list[tuple[int, int]]:
-    """First and last step of each stretch of increments one after another."""
-    rises: list[tuple[int, int]] = []
-    for t in np.flatnonzero(increment > 0).tolist():
-        if rises and rises[-1][1] == t - 1:
-            rises[-1] = (rises[-1][0], t)
-        else:
-            rises.append((t, t))
-    return rises

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
-from statewise.algos import get_algorithm
-from statewise.bench import rollouts
-from statewise.bench.command import STOPPED_STATUS, GridOptions, run_grid, split
+from statewise import settings
+from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.bench.command import STOPPED_STATUS, GridOptions, leave, run_grid, split
 from statewise.bench.grid import Grid, RunSpec, parse_seeds
-from statewise.bench.launch import LaunchOptions
-from statewise.report.data import RunData, read_runs
+from statewise.paper.reference import DRONE, MAXIMUM_SUITES, POINT, reference
+from statewise.plugins import import_modules
 from statewise.report.groups import group_runs
-from statewise.report.paper import DRONE, MAXIMUM_SUITES, POINT
 from statewise.runs import checkpoint
+from statewise.runs.reader import METRICS, RunData, find_runs
+from statewise.settings import option
+from statewise.training.config import TrainSettings
 
 TARGET_EPISODES = 200
 """Episodes of which question 3 shows five."""
 FIGURE_EPISODES = 256
 """Episodes of which Figure 1 shows one."""
-Recording = Callable[[rollouts.Recorded], dict[str, Any]]
 _UNREADABLE = (ValueError, KeyError, RuntimeError, OSError)
 """What a damaged policy raises, one whose networks are of another version, or one whose environment is
 not here."""
@@ -92,12 +89,9 @@ EXPERIMENTS = {
 }  # fmt: skip
 """What each question trains. Figure 1 needs no training: any policy will do."""
 
-_NO_SUITES = dataclasses.replace(GridOptions(), suites=())
-_HERE = LaunchOptions()
-
 
 @dataclass(frozen=True)
-class Ablations:
+class Ablations(GridOptions):
     """Train what the paper's questions need, and draw their figures.
 
     Runs that several questions share are trained once, and those that `bench paper` made in the
@@ -105,9 +99,9 @@ class Ablations:
     like. --suites replaces the suites of the paper's figures.
     """
 
-    questions: Annotated[tuple[str, ...], tyro.conf.arg(metavar="QUESTION ...")] = tuple(
-        EXPERIMENTS
-    )
+    seeds: str = "0..1"
+    """Seeds, as for `bench grid`. The paper has two."""
+    questions: tuple[str, ...] = option(tuple(EXPERIMENTS), metavar="QUESTION")
     """Which: q2 q3 q4 q5, app (larger penalties of TRPO-Lagrangian), departures (SCPO's from the
     paper), fig1."""
     figures: Path | None = None
@@ -115,33 +109,31 @@ class Ablations:
     finds them."""
     figures_only: bool = False
     """Train nothing: draw what the runs in --out allow."""
-    grid: Annotated[GridOptions, tyro.conf.OmitArgPrefixes] = _NO_SUITES
-    launch: Annotated[LaunchOptions, tyro.conf.OmitArgPrefixes] = _HERE
 
     def run(self) -> None:
         questions = check_questions(split(self.questions))
-        grid, status = self._grid(questions), 0
+        import_modules(self.imports)
+        given = self.given()
+        for name, values in given.items():
+            if isinstance(values, list):
+                if len(values) > 1:
+                    raise ValueError(f"--set {name}={','.join(values)}: give one value here")
+                given[name] = values[0]
+        suites, seeds = split(self.suites), parse_seeds(self.seeds)
+        for suite in suites:  # also where no run asks for it: a misspelt one must not pass
+            RunSpec(suite, "trpo").resolve(str(self.out))
+        grid, status = ablation_grid(questions, seeds, str(self.out), suites, given), 0
         if grid.specs and not self.figures_only:
-            status = run_grid(grid, self.launch, self.grid.dry_run)
-        elif self.grid.dry_run:
+            status = run_grid(grid, self, self.dry_run)
+        elif self.dry_run:
             why = "--figures-only" if grid.specs else f"{', '.join(questions)} needs no runs"
             print(f"nothing would be trained ({why})")
-        elif self.figures_only and not self.grid.out.is_dir():
-            raise ValueError(f"--out {self.grid.out} is not a folder: give one that holds runs")
-        if status != STOPPED_STATUS and not self.grid.dry_run:
-            folder = self.figures or self.grid.out / "questions"
-            for line in draw_figures(self.grid.out, folder, questions):
+        elif self.figures_only and not self.out.is_dir():
+            raise ValueError(f"--out {self.out} is not a folder: give one that holds runs")
+        if status != STOPPED_STATUS and not self.dry_run:
+            for line in draw_figures(self.out, self.figures or self.out / "questions", questions):
                 print(line)
-        if status:
-            raise SystemExit(status)
-
-    def _grid(self, questions: Sequence[str]) -> Grid:
-        algos = {v.algo for q in questions for v in EXPERIMENTS[q].variants}
-        train, own = self.grid.settings([get_algorithm(name).settings_class for name in algos])
-        suites, seeds = split(self.grid.suites), parse_seeds(self.grid.seeds)
-        for suite in suites:  # also where no run asks for it: a misspelt one must not pass
-            RunSpec(suite, "trpo", 0, train).resolve(str(self.grid.out))
-        return ablation_grid(questions, seeds, str(self.grid.out), suites, train, own)
+        leave(status)
 
 
 def check_questions(names: Sequence[str]) -> list[str]:
@@ -150,10 +142,7 @@ def check_questions(names: Sequence[str]) -> list[str]:
         raise ValueError(f"--questions names none: give some of {', '.join(EXPERIMENTS)}")
     for name in names:
         if name not in EXPERIMENTS:
-            close = difflib.get_close_matches(name, EXPERIMENTS, n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            known = ", ".join(EXPERIMENTS)
-            raise ValueError(f"there is no question {name!r}: give some of {known}.{hint}")
+            raise ValueError(settings.unknown("question", name, EXPERIMENTS))
     return list(dict.fromkeys(names))
 
 
@@ -162,25 +151,26 @@ def ablation_grid(
     seeds: Sequence[int] = (0, 1),
     out: str = "runs",
     suites: Sequence[str] = (),
-    train: Mapping[str, Any] | None = None,
-    algorithm: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Grid:
     """The runs of some questions, each once; one seed of all of them before the next.
 
-    suites: instead of those of the paper. train, algorithm: settings that differ from the defaults;
-    a setting of some algorithms only is set for those, and a variant's own comes first.
+    suites: instead of those of the paper. given: settings that differ from the defaults; a setting of
+    some algorithms only is set for those, and a variant's own comes first.
     """
     specs: dict[tuple[int, str, str], RunSpec] = {}
+    wanted = [EXPERIMENTS[question] for question in questions]
+    kinds = {v.algo: get_algorithm(v.algo).settings_class for e in wanted for v in e.variants}
+    train, *_ = settings.split_by_owner(given or {}, TrainSettings, *kinds.values())
     for seed in seeds:
-        for question in questions:
-            experiment = EXPERIMENTS[question]
+        for experiment in wanted:
             for suite in suites or experiment.suites:
                 for variant in experiment.variants:
-                    known = {f.name for f in dataclasses.fields(
-                        get_algorithm(variant.algo).settings_class)}  # fmt: skip
-                    own = {k: v for k, v in (algorithm or {}).items() if k in known}
-                    spec = RunSpec(suite, variant.algo, seed, dict(train or {}),
-                                   own | dict(variant.settings), variant.label)  # fmt: skip
+                    known = settings.hints_of(kinds[variant.algo])
+                    own = {k: v for k, v in (given or {}).items() if k in known}
+                    spec = RunSpec(
+                        suite, variant.algo, seed, train, own | dict(variant.settings), variant.label
+                    )
                     specs.setdefault((seed, suite, spec.name), spec)
     return Grid(tuple(specs.values()), out)
 
@@ -188,73 +178,66 @@ def ablation_grid(
 # Figures -----------------------------------------------------------------------------------------
 
 
-def draw_figures(out: Path, folder: Path, questions: Sequence[str]) -> list[str]:
+def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
     """Draw what the runs in `out` answer into `folder`; a line about each figure, drawn or not.
 
     Beside each picture lie its numbers, from which it is drawn again where the runs are not.
     """
-    from statewise.report import questions as report  # draws: not needed before
+    from statewise.paper import questions  # draws: not needed before
 
-    runs, lines = _read(out)
-    damaged: list[str] = []
-    dumps = report.read_dumps([out, folder], damaged)
-    lines += [f"left out: {line}" for line in damaged]
-    recorded, troubles = record_episodes(runs, questions, dumps)
-    found = {a.question.key: a for a in report.answers(group_runs(runs), dumps | recorded)}
-    for question in report.QUESTIONS:
-        if question.name not in questions:
+    runs: Sequence[RunData] = ()
+    dumps, trouble = questions.read_dumps([out, folder])
+    if any(out.rglob(METRICS)):
+        try:
+            reading = find_runs([out])
+            runs, trouble = reading.runs, [*reading.notes, *trouble]
+        except ValueError as error:  # of runs without an epoch, which leaves what needs none
+            trouble.insert(0, str(error))
+    lines = [f"left out: {line}" for line in trouble]
+    recorded, unusable = record_episodes(runs, names, dumps)
+    groups = group_runs(runs, ALGORITHMS, reference())
+    found = {a.question.key: a for a in questions.find_answers(groups, dumps | recorded)}
+    for question in questions.QUESTIONS:
+        if question.name not in names:
             continue
-        answer, trouble = found.get(question.key), troubles.get(question.key)
+        answer, why = found.get(question.key), unusable.get(question.key)
         if answer is None:
-            why = trouble or f"it needs {question.needs} in {out}"
-            lines.append(f"{question.key}: not drawn, {why}")
+            lines.append(f"{question.key}: not drawn, {why or f'it needs {question.needs} in {out}'}")
             continue
-        report.write_answers([answer], folder)
-        again = f"\n    drawn again from its numbers: {trouble}" if trouble else ""
+        questions.write_answers([answer], folder)
+        again = f"\n    drawn again from its numbers: {why}" if why else ""
         lines.append(f"{question.key}: {answer.save(folder)}\n    {answer.caption}{again}")
     return lines
 
 
-def _read(out: Path) -> tuple[list[RunData], list[str]]:
-    """The runs in a folder, and a line about each that is left out."""
-    if not any(out.rglob("metrics.jsonl")):
-        return [], []
-    try:
-        reading = read_runs([out])
-    except ValueError as error:  # of runs without an epoch, which leaves what needs none
-        return [], [f"left out: {error}"]
-    return list(reading.runs), [f"left out: {note}" for note in reading.notes]
-
-
 def record_episodes(
-    runs: Sequence[RunData], questions: Sequence[str], dumps: Mapping[str, dict[str, Any]]
+    runs: Sequence[RunData], names: Sequence[str], dumps: Mapping[str, dict[str, Any]]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The answers that need a policy at work: the targets of q3, and Figure 1; and why one is missing.
 
     Where no policy is on disk, or none that can be read, a recording among `dumps` stays as it is.
     """
+    from statewise.paper import episodes  # simulates: not needed before
+
     recorded: dict[str, dict[str, Any]] = {}
     troubles: dict[str, str] = {}
-
-    def record(key: str, run: RunData | None, episodes: int, show: Recording) -> None:
-        suite = run.suite if run else POINT
+    # The unconstrained policy meets hazards, which is what the figure is about.
+    scpo, trpo = _with_policy(runs, "scpo", DRONE), _with_policy(runs, "trpo", POINT)
+    wanted = []
+    if "q3" in names and scpo is not None:
+        wanted.append(("q3_targets", scpo, TARGET_EPISODES, episodes.targets))
+    if "fig1" in names and (trpo is not None or "figure1" not in dumps):
+        wanted.append(("figure1", trpo, FIGURE_EPISODES, episodes.episode))
+    for key, run, count, show in wanted:
         try:
-            found = rollouts.record(run.path if run else None, suite, episodes)
+            recorded[key] = show(
+                episodes.record(run.path if run else None, run.suite if run else POINT, count)
+            )
         except _UNREADABLE as error:
             if run is None:
                 raise
             why = f"{type(error).__name__}: {error}"
             troubles[key] = f"the policy of {run.path} cannot be used ({why})"
-        else:
-            recorded[key] = show(found)
-
-    scpo = _with_policy(runs, "scpo", DRONE)
-    if "q3" in questions and scpo is not None:
-        record("q3_targets", scpo, TARGET_EPISODES, rollouts.targets)
-    # The unconstrained policy meets hazards, which is what the figure is about.
-    trpo = _with_policy(runs, "trpo", POINT)
-    if "fig1" in questions and (trpo is not None or "figure1" not in dumps):
-        record("figure1", trpo, FIGURE_EPISODES, rollouts.episode)
     return recorded, troubles
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from statewise.bench.grid import last_metrics
 from statewise.core.mmdp import increments, running_maximum
 from statewise.core.returns import returns_to_go
 from statewise.envs.vec_env import make_env
+from statewise.paper.answers import rises
+from statewise.runs.reader import last_epoch
 from statewise.sim.cpu import one_torch_thread
 from statewise.training.api import worlds
 from statewise.training.collect import Env
@@ -60,7 +61,7 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
         policy.settings, num_envs=episodes, seed=seed, device="cpu", threads=0
     )
     generator = torch.Generator().manual_seed(seed)
-    steps = last_metrics(run).get("steps", 0)
+    steps = last_epoch(run).get("steps", 0)
     words = f"{run.parent.name}, seed {policy.settings.seed}, after {steps:,} steps"
     with worlds(settings) as env:
         policy.check(env.spec)
@@ -104,29 +105,23 @@ def episode(recorded: Recorded) -> dict[str, Any]:
     cost = recorded.cost
     before, after = running_maximum(cost, torch.zeros_like(recorded.ended))
     d = increments(cost, before)[..., 0]
-    rises = [_rises(d[:, i]) for i in range(d.shape[1])]
+    shares = []
+    for column in d.T:  # rises as shares of the last M, if a twentieth or more
+        sizes = [float(column[start : end + 1].sum() / column.sum()) for start, end in rises(column)]
+        shares.append([size for size in sizes if size >= 0.05])
     # Among equals the one whose smallest rise is seen best.
-    best = max(range(len(rises)), key=lambda i: (len(rises[i]), min(rises[i], default=0.0)))
+    best = max(range(len(shares)), key=lambda i: (len(shares[i]), min(shares[i], default=0.0)))
     length = recorded.lengths[best]
     return {
         "suite": recorded.suite,
         "policy": recorded.policy,
         "constraint": recorded.constraint,
-        "episodes": len(rises),
-        "rises": len(rises[best]),
+        "episodes": len(shares),
+        "rises": len(shares[best]),
         "C": _short(cost[:length, best, 0]),
         "M": _short(after[:length, best, 0]),
         "D": _short(d[:length, best]),
     }
-
-
-def _rises(d: Tensor) -> list[float]:
-    """Rises of M as shares of its last value, those one step after another taken together; only
-    those of a twentieth or more."""
-    rising = d > 0
-    begins = rising & ~torch.cat([torch.zeros_like(rising[:1]), rising[:-1]])
-    sizes = torch.bincount(begins.cumsum(0), weights=d)
-    return [share for share in (sizes / d.sum()).tolist() if share >= 0.05]
 
 
 def _record(env: Env, act: Callable[[Step], Tensor], policy: str, seed: int) -> Recorded:

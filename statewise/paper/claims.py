@@ -1,0 +1,289 @@
+"""What the numbers say about the paper's claims, computed: also, and first, where they fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN, title
+from statewise.paper.reference import reference
+from statewise.report.assemble import Section, Statement
+from statewise.report.groups import Group
+from statewise.report.table import NONE, Cell, Column, Row, Table, number, text_cell, text_columns
+
+RETURN_SHARE = 0.95
+"""SCPO keeps the return if it has this share of TRPO's."""
+TRPO_FACTOR = 1.5
+"""Our TRPO is the paper's if its costs are within this factor."""
+LEARNED_SHARE = 0.5
+"""A method learned a suite if it has this share of the paper's TRPO's return."""
+
+TITLES = {
+    "learned": "some method learns",
+    "trpo": "TRPO as in the paper",
+    "cost_rate_lowest": "SCPO has the lowest cost rate",
+    "episode_cost_lowest": "SCPO has the lowest episode cost",
+    "max_cost_lowest": "SCPO has the lowest maximum cost",
+    "cost_rate_paper": "SCPO's cost rate ≤ the paper's",
+    "episode_cost_paper": "SCPO's episode cost ≤ the paper's",
+    "return_kept": "SCPO's return ≥ 0.95 × TRPO's",
+}
+_KEYS = {COST_RATE: "cost_rate", EPISODE_COST: "episode_cost", MAX_COST: "max_cost"}
+Learned = Mapping[str, bool | None]
+"""By name whether a method learned the suite, None where no episode ended that would tell"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One claim on one suite. The verdict is None where it cannot be judged."""
+
+    key: str
+    verdict: bool | None
+    text: str
+    among: int = 0
+    """How many methods were compared, where that is the claim"""
+    whole: bool = True
+    """Whether all methods of the paper were among them"""
+    among_learned: int = 0
+    """How many of them learned the suite, where the claim fails but holds of these"""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The claims on one suite."""
+
+    suite: str
+    shorter: str
+    """By how much its runs are shorter than the paper's, if they are"""
+    checks: tuple[Check, ...]
+
+
+def claims_section(groups: Sequence[Group]) -> Section:
+    """The claims in all suites, as a part of a report."""
+    suites = dict.fromkeys(g.suite for g in groups)
+    found = [judge([g for g in groups if g.suite == suite]) for suite in suites]
+    statements = []
+    for one in found:
+        first = f"Shorter than in the paper ({one.shorter}). " if one.shorter else ""
+        statements += [
+            Statement(one.suite, first + check.text, check.verdict)
+            for check in one.checks if check.verdict is not None
+        ]  # fmt: skip
+    tables = (claims_table(found),)
+    return Section("The paper's claims", "", "", tables=tables, statements=tuple(statements))
+
+
+def claims_table(found: Sequence[Judged]) -> Table:
+    """Suites down, claims across: first whether the runs are shorter, then yes, no, or nothing."""
+    columns = [*text_columns("suite", "steps"), *(Column(t, numeric=False) for t in TITLES.values())]
+    rows = []
+    for one in found:
+        steps = f"shorter: {one.shorter}" if one.shorter else "as in the paper"
+        cells = [text_cell(one.suite, link=f"#{one.suite}")]
+        cells += [Cell(steps, float(not one.shorter), tone="bad" if one.shorter else "")]
+        rows.append(Row(cells + [_verdict_cell(check) for check in one.checks]))
+    counts, theirs = tally(found), _paper_tally()
+    total = ["; ".join([counts[k][0] + theirs.get(k, ""), *counts[k][1:]]) for k in TITLES]
+    short = sum(bool(one.shorter) for one in found)
+    footer = Row([Cell("holds in"), Cell(f"{short} of {len(found)} shorter"), *map(Cell, total)])
+    note = ("Last epoch, mean over seeds, as in the paper; the maximum cost over the last 5 %. Lowest of "
+            "how many methods is said, and in brackets of how many that learned (half of the return of "
+            f"the paper's TRPO); the paper compares {len(reference().algos)} everywhere.")  # fmt: skip
+    return Table("Which claims hold where", columns, rows, footer, notes=(note,))
+
+
+def tally(found: Sequence[Judged]) -> dict[str, list[str]]:
+    """In how many suites each claim holds, of those where it can be judged; apart from the rest those
+    where only some of the paper's methods were compared."""
+
+    def held(checks: Sequence[Check]) -> str:
+        return f"{sum(bool(c.verdict) for c in checks)} of {len(checks)}"
+
+    counts = {}
+    for key in TITLES:
+        judged = [c for f in found for c in f.checks if c.key == key and c.verdict is not None]
+        whole, fewer = [c for c in judged if c.whole], [c for c in judged if not c.whole]
+        parts = [held(whole)] if whole else []
+        if any(c.among_learned for c in whole):
+            able = sum(bool(c.verdict or c.among_learned) for c in whole)
+            parts += [f"{able} of {len(whole)} among methods that learned"]
+        parts += [f"{held(fewer)} with fewer methods"] if fewer else []
+        counts[key] = parts or [NONE]
+    return counts
+
+
+def _paper_tally() -> dict[str, str]:
+    """The same counts over the paper's own tables, where they have them."""
+    paper = reference()
+    holds: dict[str, list[bool]] = {}
+    for suite in filter(paper.has, paper.steps):
+
+        def value(algo: str, metric: str, suite: str = suite) -> float:
+            return float(paper.values[suite, algo, metric])
+
+        for metric in (COST_RATE, EPISODE_COST):
+            lowest = min(value(algo, metric) for algo in paper.algos)
+            holds.setdefault(f"{_KEYS[metric]}_lowest", []).append(value("scpo", metric) <= lowest)
+        kept = value("scpo", RETURN) >= RETURN_SHARE * value("trpo", RETURN)
+        holds.setdefault("return_kept", []).append(kept)
+    return {key: f" (paper: {sum(found)} of {len(found)})" for key, found in holds.items()}
+
+
+def _verdict_cell(check: Check) -> Cell:
+    if check.verdict is None:
+        return Cell(NONE, 1.0, hint=check.text)
+    among = f", of {check.among}" if check.among else ""
+    among += f" (yes, of {check.among_learned})" if check.among_learned else ""
+    word, tone = ("yes", "good") if check.verdict else ("no", "bad")
+    return Cell(word + among, 2.0 * check.verdict, tone=tone, hint=check.text)
+
+
+# One suite -------------------------------------------------------------------------------------
+
+
+def judge(groups: Sequence[Group]) -> Judged:
+    """All claims on the suite of these groups."""
+    suite = groups[0].suite
+    mains = {g.algo: g for g in groups if g.main and g.finished}
+    scpo, trpo = mains.get("scpo"), mains.get("trpo")
+    rivals = [g for g in mains.values() if scpo and g is not scpo and g.task == scpo.task]
+    learned = {g.name: _has_learned(g) for g in mains.values()}
+    checks = [
+        _learned(learned, list(mains.values())),
+        _trpo_as_paper(trpo),
+        *(_lowest(metric, scpo, rivals, learned) for metric in _KEYS),
+        *(_at_most_paper(metric, scpo) for metric in (COST_RATE, EPISODE_COST)),
+        _return_kept(scpo, trpo if trpo in rivals else None),
+    ]
+    if early := [g.name for g in mains.values() if not g.settled]:
+        # The cost rate is that of all steps; the rest is said of episodes.
+        why = f"no episode of {', '.join(early)} can have run out of time in so few steps"
+        checks = [c if c.key.startswith("cost_rate") else Check(c.key, None, why) for c in checks]
+    steps = [g.steps for g in mains.values()]
+    shorter = reference().shorter(suite, min(steps), max(steps)) if steps else ""
+    return Judged(suite, shorter, tuple(checks))
+
+
+def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: Learned) -> Check:
+    key, part = f"{_KEYS[metric]}_lowest", "late" if metric == MAX_COST else "last"
+    ours = scpo.mean(part, metric) if scpo else None
+    theirs = {g.name: v for g in rivals if (v := g.mean(part, metric)) is not None}
+    if scpo is None or ours is None or not theirs:
+        return Check(key, None, "no finished rival with the same settings to compare SCPO with")
+    unknown = [g.name for g in rivals if g.name not in theirs]
+    lower = sorted((v, name) for name, v in theirs.items() if v < ours)
+    what, among = title(metric), len(theirs) + 1
+    whole = set(reference().algos) <= {"scpo", *(g.algo for g in rivals if g.name in theirs)}
+    if not lower and unknown:
+        names = ", ".join(unknown)
+        return Check(key, None, f"the {what} of {names} is not known: no episode ended")
+    if not lower:
+        value, name = min((v, name) for name, v in theirs.items())
+        text = f"SCPO's {what} is the lowest: {number(ours)}, next {name} with {number(value)}."
+        return Check(key, True, text, among, whole)
+    below = " and ".join(
+        f"{g.name} ({number(v)}{_price(scpo, g)})" for v, name in lower for g in rivals if g.name == name
+    )
+    text = f"SCPO is not the safest by {what}: {number(ours)}, below it {below}."
+    in_doubt = [*unknown, *(name for _, name in lower)]
+    able = [name for name in theirs if learned[name]]
+    if not (learned[scpo.name] and able and all(learned[name] is False for name in in_doubt)):
+        return Check(key, False, text, among, whole)
+    text += f" Of the {len(able) + 1} methods that learned the suite it is."
+    return Check(key, False, text, among, whole, len(able) + 1)
+
+
+def _price(scpo: Group, rival: Group) -> str:
+    """The return of a safer rival, where it pays for that with a worse one."""
+    ours, theirs = scpo.mean("last", RETURN), rival.mean("last", RETURN)
+    if ours is None or theirs is None or theirs >= ours - (1 - RETURN_SHARE) * abs(ours):
+        return ""
+    return f", at return {number(theirs)} against {number(ours)}"
+
+
+def _at_most_paper(metric: str, scpo: Group | None) -> Check:
+    key, paper = f"{_KEYS[metric]}_paper", reference()
+    ours = scpo.mean("last", metric) if scpo else None
+    same = scpo is not None and not paper.other_task(scpo.settings)
+    theirs = paper.value(scpo.suite, "scpo", metric) if scpo and same else None
+    if scpo is None or ours is None or theirs is None:
+        return Check(key, None, "nothing to compare: no finished SCPO, no episode that ended, not in "
+                                "the paper's tables, or another task than the paper's")  # fmt: skip
+    words = "is at most" if ours <= theirs else "is above"
+    text = (f"SCPO's {title(metric)} {words} the paper's: {number(ours)} against "
+            f"{paper.text(scpo.suite, 'scpo', metric)}.")  # fmt: skip
+    return Check(key, ours <= theirs, text)
+
+
+def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
+    ours = scpo.mean("last", RETURN) if scpo else None
+    base = trpo.mean("last", RETURN) if trpo else None
+    if ours is None or base is None or base <= 0:
+        why = "no return of TRPO with the same settings to compare with"
+        return Check("return_kept", None, why)
+    share = ours / base
+    words = "keeps" if share >= RETURN_SHARE else "loses"
+    percent = math.floor(1000 * share) / 10  # not rounded up to a share that is not reached
+    text = f"SCPO {words} TRPO's return: {number(ours)} against {number(base)} ({percent:.1f} %)."
+    return Check("return_kept", share >= RETURN_SHARE, text)
+
+
+def _trpo_as_paper(trpo: Group | None) -> Check:
+    """Whether the environment and the budget are the paper's, judged by the plain method."""
+    paper = reference()
+    if trpo is None or not paper.has(trpo.suite) or paper.other_task(trpo.settings):
+        return Check("trpo", None, "no finished TRPO, not in the paper's tables, or another task "
+                                   "than the paper's")  # fmt: skip
+    apart, unknown = [], []
+    for metric in (RETURN, EPISODE_COST, COST_RATE):
+        ours, theirs = trpo.mean("last", metric), paper.value(trpo.suite, "trpo", metric)
+        if ours is None or theirs is None:
+            unknown.append(title(metric))
+            continue
+        near = theirs / TRPO_FACTOR <= ours <= theirs * TRPO_FACTOR
+        if not (ours >= RETURN_SHARE * theirs if metric == RETURN else near):
+            text = paper.text(trpo.suite, "trpo", metric)
+            apart.append(f"{title(metric)} {number(ours)} against {text}")
+    if apart:
+        return Check("trpo", False, f"TRPO is not the paper's TRPO ({', '.join(apart)}): compare the "
+                                    f"algorithms with each other here, not with the paper.")  # fmt: skip
+    if unknown:
+        return Check("trpo", None, f"TRPO's {' and '.join(unknown)} of the last epoch is not known: "
+                                   f"no episode ended in it")  # fmt: skip
+    return Check("trpo", True, "TRPO lands on the paper's TRPO: at least 95 % of its return, costs "
+                               "within a factor of 1.5.")  # fmt: skip
+
+
+def _learned(learned: Learned, groups: Sequence[Group]) -> Check:
+    did, failed, unknown = (
+        [name for name, verdict in learned.items() if verdict is v] for v in (True, False, None)
+    )
+    open_text = f"since too few episodes ended: {', '.join(unknown)}"
+    if not groups:
+        return Check("learned", None, "no finished run")
+    if not did and unknown:
+        return Check("learned", None, f"who learned the suite is not known, {open_text}")
+    if not did:
+        best = max(v for g in groups if (v := g.mean("late", RETURN)) is not None)
+        return Check("learned", False, f"No method learned this suite: the best return over the "
+                                       f"last 5 % of epochs is {number(best)}.")  # fmt: skip
+    but = f" Not: {', '.join(failed)}." if failed else ""
+    but += f" Not known, {open_text}." if unknown else ""
+    return Check("learned", True, f"{len(did)} of {len(groups)} methods learned the suite.{but}")
+
+
+def _has_learned(group: Group) -> bool | None:
+    """Half of the paper's TRPO's return; without one, more than an episode's spread above the start."""
+    late, paper = group.mean("late", RETURN), reference()
+    theirs = paper.value(group.suite, "trpo", RETURN)
+    if late is None:
+        return None
+    if theirs is not None and not paper.other_task(group.settings):
+        return late >= LEARNED_SHARE * theirs
+    starts = [
+        run.summary.early_return + (run.summary.early_return_std or 0.0)
+        for run in group.counted
+        if run.summary.early_return is not None
+    ]
+    return late > sum(starts) / len(starts) if starts else None

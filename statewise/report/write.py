@@ -1,0 +1,75 @@
+"""`write_report`: from folders of runs to a page and its Markdown twin."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import mimetypes
+import shutil
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from statewise.report.assemble import Sections, assemble
+from statewise.report.export import export_runs
+from statewise.report.groups import Algorithms
+from statewise.report.markdown import markdown
+from statewise.report.page import page
+from statewise.report.pictures import draw_suite
+from statewise.report.reference import Reference
+from statewise.runs.checkpoint import write_atomically
+from statewise.runs.reader import Reading, find_runs
+
+log = logging.getLogger("statewise")
+
+
+def write_report(
+    runs: Reading | Sequence[Path],
+    out: Path,
+    notes: Path | None = None,
+    baseline: str | None = None,
+    reference: Reference | None = None,
+    sections: Sections = (),
+    export: Path | None = None,
+    algorithms: Algorithms | None = None,
+) -> Path:
+    """Write `out/index.html`, `out/report.md` and `out/pictures/`; returns the page.
+
+    runs: what `find_runs` read, or folders that it searches for runs.
+    notes: a Markdown file with a heading for each suite it explains.
+    baseline: the algorithm that others are ranked relative to; without one nothing is ranked.
+    reference: published numbers to show beside those of the runs.
+    sections: parts to add, or what makes them of the groups of runs and a folder for pictures.
+    export: a folder that the small form of the runs is written to.
+    algorithms: the classes by name, for titles and default settings (`statewise.ALGORITHMS`).
+    """
+    reading = runs if isinstance(runs, Reading) else find_runs(runs)
+    if export is not None:  # first: it is refused where it would write over runs
+        export_runs(reading.runs, export)
+    pictures = out / "pictures"
+    report = assemble(reading, notes, baseline, reference, sections, algorithms, pictures)
+    for flag in report.flags:  # on the page too
+        log.warning("%s", flag)
+    for file in (file for section in report.sections for file in section.files):
+        pictures.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, pictures / file.name)
+    groups = report.charted
+    for suite in report.suites:
+        members = [g for g in groups if g.suite == suite.name]
+        draw_suite(members, groups, out / suite.picture, reference)
+    write_atomically(out / "report.md", markdown(report).encode())
+    write_atomically(out / "index.html", page(report).encode())
+    return out / "index.html"
+
+
+def picture(file: Path, caption: str) -> tuple[str, str]:
+    """HTML with the picture (PNG, SVG, ...) in it, and Markdown for its copy beside the report."""
+    kind = mimetypes.guess_type(file.name)[0]
+    if kind is None or not kind.startswith("image/"):
+        raise ValueError(f"{file} is not a picture that a page can show: use .png, .svg or .jpg")
+    content = base64.b64encode(file.read_bytes()).decode()
+    html = (
+        f'<figure class="picture"><img alt="{escape(caption)}" src="data:{kind};base64,{content}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+    return html, f"![{caption}](pictures/{file.name})"
