@@ -7,11 +7,13 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from statewise.algos import ALGORITHMS, get_algorithm
-from statewise.envs.gymnasium import register_suites
-from statewise.envs.imports import ImportedEnv, import_env
+from statewise.envs.env import Env
+from statewise.envs.from_gym import GymEnv
+from statewise.envs.gym_ids import register_suites
+from statewise.envs.make import make_env
 from statewise.envs.robots import Robot, get_robot, register_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES, Suite, parse_suite
-from statewise.envs.vec_env import VecEnv, make_env
+from statewise.envs.vec_env import VecEnv
 from statewise.training.api import evaluate, resume, train
 from statewise.training.policy import Policy, load_policy
 from statewise.types import EnvSpec, Rollout, Step
@@ -22,8 +24,9 @@ register_suites()
 __all__ = [
     "ALGORITHMS",
     "PAPER_SUITES",
+    "Env",
     "EnvSpec",
-    "ImportedEnv",
+    "GymEnv",
     "Policy",
     "Robot",
     "Rollout",
@@ -34,7 +37,6 @@ __all__ = [
     "evaluate",
     "get_algorithm",
     "get_robot",
-    "import_env",
     "load_policy",
     "make_env",
     "parse_suite",

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.algos.base import LimitSettings, Settings
-from statewise.envs.imports import PREFIX, check_id
+from statewise.envs.from_gym import check_id
+from statewise.envs.make import is_gym
 from statewise.envs.suites import PAPER_SUITES, parse_suite
 from statewise.plugins import import_modules
 from statewise.runs import checkpoint
@@ -64,7 +65,7 @@ class RunSpec:
         kind = get_algorithm(self.algo)
         _check_names(self.train, TrainSettings, "train")
         import_modules(self.train.get("imports", ()))  # they may register the suite's robot
-        if self.suite.startswith(PREFIX):
+        if is_gym(self.suite):
             check_id(self.suite)
             num_costs = 0  # shown by its first step
         else:

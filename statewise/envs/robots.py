@@ -6,12 +6,13 @@ A robot file has a root body named `robot`, the sensors named in its entry, the 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from statewise.settings import unknown
 
 _FILES = Path(__file__).parent / "robots"
 
@@ -116,10 +117,9 @@ def robot_names() -> list[str]:
 
 def get_robot(name: str) -> Robot:
     """The registered robot; an unknown name raises ValueError with the closest ones."""
-    if name in _ROBOTS:
-        return _ROBOTS[name]
-    close = difflib.get_close_matches(name, _ROBOTS, n=3, cutoff=0.4) or list(_ROBOTS)
-    raise ValueError(f"unknown robot {name!r}. Did you mean {' or '.join(close)}?")
+    if name not in _ROBOTS:
+        raise ValueError(unknown("robot", name, _ROBOTS))
+    return _ROBOTS[name]
 
 
 def register_robot(
@@ -140,12 +140,9 @@ def register_robot(
         )
     if name in _ROBOTS and not replace:
         raise ValueError(f"robot {name!r} is registered already; pass replace=True to replace it")
-    unknown = set(settings) - set(Robot.__dataclass_fields__)
-    if unknown:
-        raise ValueError(
-            f"unknown robot setting {sorted(unknown)[0]!r}: "
-            f"a Robot has {', '.join(Robot.__dataclass_fields__)}"
-        )
+    for setting in settings:
+        if setting not in Robot.__dataclass_fields__:
+            raise ValueError(unknown("robot setting", setting, Robot.__dataclass_fields__))
     robot = Robot(name, Path(file), tuple(sensors), **settings)  # type: ignore[arg-type]
     _ROBOTS[name] = robot
     return robot

@@ -6,8 +6,7 @@ import dataclasses
 import difflib
 import os
 import typing
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ from rich.table import Table
 from statewise import metrics
 from statewise.algos import get_algorithm
 from statewise.algos.base import Settings
-from statewise.envs.imports import ImportedEnv
+from statewise.envs.env import Env
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, check_folder
 from statewise.runs.lock import lock_run
 from statewise.training import loop
-from statewise.training.collect import Env
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
 from statewise.training.loop import Training, TrainSettings
@@ -94,7 +92,7 @@ def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False)
     """Train from the beginning; the run folder."""
     settings = settings.resolved()
     check_folder("--out", settings.folder.parent)
-    with worlds(settings) as env:
+    with loop.build_env(settings) as env:
         training = Training.start(settings, algo_settings, env)
         with lock_run(training.folder.path):
             return go(training, quiet)
@@ -111,7 +109,7 @@ def train_seeds(
     settings = settings.resolved()
     check_folder("--out", settings.folder.parent)
     paths = []
-    with worlds(settings) as env:
+    with loop.build_env(settings) as env:
         for seed in seeds:
             one = dataclasses.replace(settings, seed=seed)
             with lock_run(one.folder):
@@ -121,20 +119,6 @@ def train_seeds(
                 break
     Console(quiet=quiet).print(summary_table(paths))
     return paths
-
-
-@contextmanager
-def worlds(settings: TrainSettings) -> Iterator[Env]:
-    """The environment of these settings, closed at the end.
-
-    One that is imported may hold a window or a process; those of suites hold nothing.
-    """
-    env = loop.build_env(settings)
-    try:
-        yield env
-    finally:
-        if isinstance(env, ImportedEnv):
-            env.close()
 
 
 def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None = None) -> Training:
@@ -183,7 +167,7 @@ def resume(path: str | Path, quiet: bool = False) -> Path:
     folder = RunFolder.open(Path(path))
     with lock_run(folder.path):
         settings, _ = loop.read_config(folder.config())
-        with worlds(settings) as env:
+        with loop.build_env(settings) as env:
             return go(Training.resume(folder.path, env), quiet)
 
 
@@ -216,7 +200,7 @@ def evaluate(
         device="cpu",
         threads=0,  # of this machine; they change nothing
     )
-    with worlds(settings) as env:
+    with loop.build_env(settings) as env:
         policy.check(env.spec)
         return evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold)
 

@@ -20,14 +20,14 @@ import tyro
 
 from statewise.algos import Algorithm, get_algorithm
 from statewise.algos.base import Settings
-from statewise.envs.imports import NO_LIMIT, ImportedEnv, import_env
-from statewise.envs.vec_env import make_env
+from statewise.envs.env import Env
+from statewise.envs.make import is_gym, make_env
 from statewise.metrics import describe
 from statewise.plugins import import_modules
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError, file_name
 from statewise.sim.backend import GpuError
-from statewise.training.collect import Collector, Env
+from statewise.training.collect import Collector
 from statewise.types import Episodes, Rollout
 from statewise.version import __version__
 
@@ -100,7 +100,7 @@ class TrainSettings:
         steps = self.steps or (30_000_000 if robot in LONG_ROBOTS else 6_000_000)
         device = self.device
         if device == "auto":
-            device = "cuda" if _gpu_usable() and not self.suite.startswith("gym:") else "cpu"
+            device = "cuda" if _gpu_usable() and not is_gym(self.suite) else "cpu"
         num_envs = self.num_envs or 128
         if not self.num_envs and device.startswith("cuda"):
             num_envs = 4096 if robot in LONG_ROBOTS else 2048
@@ -209,13 +209,12 @@ class Training:
             "spec": spec,
         }
         training.folder = RunFolder.create(settings.folder, config)
-        limit = training.env.spec.max_episode_steps
-        if isinstance(training.env, ImportedEnv) and limit == NO_LIMIT:
+        if not training.env.has_time_limit:
             log.warning(
                 "%s has no time limit: episodes that do not end by themselves take %d steps, and "
                 "until one ends there is no return to show; register it with max_episode_steps",
-                training.env.name,
-                limit,
+                training.env.spec.name,
+                training.env.spec.max_episode_steps,
             )
         return training
 
@@ -370,19 +369,13 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
 def build_env(settings: TrainSettings) -> Env:
     """The environment a run trains in."""
     import_modules(settings.imports)
-    if settings.suite.startswith("gym:"):
-        return import_env(settings.suite, settings.num_envs, settings.seed, device=settings.device)
-    return make_env(
-        settings.suite,
-        settings.num_envs,
-        settings.seed,
-        settings.device,
-        settings.compact,
-        settings.continuing,
-        settings.threads,
-        deterministic=settings.deterministic,
-        contact_room=settings.contact_room,
-    )
+    names = ("compact", "continuing", "deterministic", "contact_room")
+    values = {name: getattr(settings, name) for name in names}
+    # Only what was asked for, so that an environment can refuse what does not apply to it.
+    options = {n: value for n, value in values.items() if value != getattr(TrainSettings, n)}
+    if not is_gym(settings.suite):
+        options["threads"] = settings.threads
+    return make_env(settings.suite, settings.num_envs, settings.seed, settings.device, **options)
 
 
 def _cores() -> int:

@@ -9,7 +9,7 @@ from statewise.algos import get_algorithm
 from statewise.algos.estimates import AGES, estimate
 from statewise.algos.steps import within
 from statewise.cuda_graphs import Graphed
-from statewise.envs.vec_env import make_env
+from statewise.envs.make import make_env
 
 
 def test_a_tolerance_that_is_not_used_up_is_room_for_the_step() -> None:

@@ -1,6 +1,6 @@
 """The suites as Gymnasium environments: `gymnasium.make("statewise/Point-Hazard-8-v0")`.
 
-`make` gives one world that waits for `reset` when its episode ends; `make_vec` gives the batched
+`make` gives one world that waits for `reset` when its episode ends. `make_vec` gives the batched
 `VecEnv` itself, which begins new episodes in the same step. Both speak numpy.
 
 `info` holds, of the step just taken: `cost` (the sum over constraints), `costs [m]` (one for each),
@@ -21,7 +21,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.envs.suites import PAPER_SUITES, Suite, parse_suite
+from statewise.envs.env import check_action
+from statewise.envs.suites import Suite, parse_suite
 from statewise.envs.vec_env import VecEnv
 from statewise.types import Step
 
@@ -31,32 +32,77 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 
 RENDER_MODES = ("human", "rgb_array")
-ANY_SUITE = "statewise/Goal-v0"
-"""The id that takes any suite by name: `gymnasium.make(ANY_SUITE, suite="Ant-Pillar-4")`."""
 
 
-def register_suites() -> None:
-    """Make the suites of the paper, and `ANY_SUITE`, known to `gymnasium.make` and `make_vec`.
+class _Worlds:
+    """What one world and many of them have in common."""
 
-    The environment counts its own steps and truncates, so no `TimeLimit` is asked for.
-    """
-    ids = {f"statewise/{name}-v0": {"suite": name} for name in PAPER_SUITES}
-    for id, kwargs in (ids | {ANY_SUITE: {}}).items():
-        if id not in gymnasium.registry:
-            gymnasium.register(
-                id,
-                entry_point="statewise.envs.gymnasium:GoalEnv",
-                vector_entry_point="statewise.envs.gymnasium:GoalVectorEnv",
-                kwargs=kwargs,
+    worlds: VecEnv
+    metadata: dict[str, Any]
+    render_mode: str | None
+    np_random: np.random.Generator
+
+    def _build(
+        self,
+        worlds: VecEnv,
+        render_mode: str | None,
+        width: int,
+        height: int,
+    ) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise ValueError(
+                f"unknown render_mode {render_mode!r}: use {' or '.join(RENDER_MODES)}"
             )
+        self.worlds, self.render_mode = worlds, render_mode
+        self.metadata = self.metadata | {"render_fps": round(1.0 / worlds.spec.control_dt)}
+        self._screen = _Screen(worlds, render_mode, width, height)
+        self._started = False
+
+    def _begin(self, seed: int | None, options: dict[str, Any] | None, anew: bool) -> Tensor:
+        """Reset the worlds; observations `[B, n]`. `anew`: the episodes that ran were broken off."""
+        if options:
+            raise ValueError(
+                f"unknown reset option {next(iter(options))!r}: these environments have none"
+            )
+        if seed is None and not self._started:  # draw one, as other environments do
+            seed = int(self.np_random.integers(2**31))
+        step = self.worlds.reset(seed)
+        self._screen.begin(anew)
+        self._started = True
+        return step.obs
+
+    def _step(self, action: Floats, shape: tuple[int, ...]) -> tuple[Step, dict[str, NDArray[Any]]]:
+        """Advance; the step and its info, a batch for each name."""
+        given = torch.from_numpy(np.array(action))
+        check_action(given, shape, self.worlds.spec.name, finite=False)  # finite: by the worlds
+        distance = _goal_distance(self.worlds) if self.worlds.continuing else None
+        rows = given.to(self.worlds.device, torch.float32).reshape(self.worlds.num_envs, -1)
+        step = self.worlds.step(rows)
+        self._screen.follow(step)
+        reached = step.terminated & ~step.sim_fault
+        if distance is not None:
+            # Coming closer earns at most the distance there was: what is more is the goal's bonus.
+            reached = step.reward > distance
+        return step, {
+            "cost": _numpy(step.cost.double().sum(dim=1)),
+            "costs": _numpy(step.cost),
+            "cost_max": _numpy(step.cost_max),
+            "goal_reached": _numpy(reached),
+            "sim_fault": _numpy(step.sim_fault),
+        }
+
+    def _pictures(self) -> tuple[NDArray[np.uint8], ...] | None:
+        if not self._started:
+            raise RuntimeError("call reset() before render()")
+        return self._screen.render()
 
 
-class GoalEnv(gymnasium.Env[Floats, Floats]):
+class GoalEnv(_Worlds, gymnasium.Env[Floats, Floats]):
     """One world of a suite.
 
-    compact, continuing: as in `statewise.make_env`.
-    threads: physics threads; one world needs no more than 1.
     max_episode_steps: end episodes earlier, or later, than the suite does.
+    width, height: of a picture.
+    options: as in `VecEnv`; `threads` is 1 unless given.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 50}  # noqa: RUF012
@@ -65,22 +111,17 @@ class GoalEnv(gymnasium.Env[Floats, Floats]):
         self,
         suite: str,
         render_mode: str | None = None,
-        compact: bool = False,
-        continuing: bool = False,
-        threads: int = 1,
         max_episode_steps: int | None = None,
         width: int = 960,
         height: int = 720,
+        **options: Any,
     ) -> None:
-        self.worlds = VecEnv(
-            _suite(suite, max_episode_steps), 1, compact=compact, continuing=continuing,
-            threads=threads, autoreset=False)  # fmt: skip
-        self.observation_space = observation_space(self.worlds)
-        self.action_space = action_space(self.worlds)
-        self.render_mode = _known(render_mode)
-        self.metadata = self.metadata | {"render_fps": _fps(self.worlds)}
-        self._screen = _Screen(self.worlds, self.render_mode, width, height)
-        self._started = self._ended = False
+        options = {"threads": 1} | options
+        worlds = VecEnv(_suite(suite, max_episode_steps), 1, autoreset=False, **options)
+        self._build(worlds, render_mode, width, height)
+        self.observation_space = observation_space(worlds)
+        self.action_space = action_space(worlds)
+        self._ended = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -90,20 +131,16 @@ class GoalEnv(gymnasium.Env[Floats, Floats]):
         The sequence is that of `make_env(suite, num_envs=1).reset(seed)`.
         """
         super().reset(seed=seed)
-        _refuse(options)
-        step = self.worlds.reset(_seed(self, seed))
-        self._screen.begin(anew=not self._ended)
-        self._started, self._ended = True, False
-        return _numpy(step.obs[0]), {}
+        obs = self._begin(seed, options, anew=not self._ended)
+        self._ended = False
+        return _numpy(obs[0]), {}
 
     def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """Take an action `[a]`. At the end of an episode the observation is its last one."""
         if self._ended:
             raise RuntimeError("the episode has ended: call reset() before the next step()")
-        rows = _tensor(action, (self.worlds.spec.action_size,), self.worlds).unsqueeze(0)
-        step, infos = _step(self.worlds, rows)
+        step, infos = self._step(action, (self.worlds.spec.action_size,))
         self._ended = bool(step.ended[0])
-        self._screen.follow(step)
         info = {name: batch[0] if batch.ndim > 1 else batch[0].item()
                 for name, batch in infos.items()}  # fmt: skip
         return (_numpy(step.final_obs[0]), step.reward[0].item(), bool(step.terminated[0]),
@@ -111,25 +148,24 @@ class GoalEnv(gymnasium.Env[Floats, Floats]):
 
     def render(self) -> NDArray[np.uint8] | None:
         """A picture `[height, width, 3]`, or the window brought up to date in "human" mode."""
-        if not self._started:
-            raise RuntimeError("call reset() before render()")
-        frames = self._screen.render()
+        frames = self._pictures()
         return None if frames is None else frames[0]
 
     def close(self) -> None:
         self._screen.close()
 
 
-class GoalVectorEnv(VectorEnv[Floats, Floats, NDArray[Any]]):
+class GoalVectorEnv(_Worlds, VectorEnv[Floats, Floats, NDArray[Any]]):
     """Many worlds of a suite, stepped together; episodes begin anew in the step that ends them.
 
-    Where one ended, the observation is the first of the new episode and everything else speaks of
-    the old one. Its last observation and its info stand in `final_obs` and `final_info`, in the
-    form of Gymnasium's `SyncVectorEnv` in this mode. (There, `cost` and the others are absent where
-    an episode ended. Here they hold the step's own values in every world, so that costs add up.)
+    Where one ended, the observation is the first of the new episode and everything else is of the
+    old one. Its last observation and its info are in `final_obs` and `final_info`, in the form of
+    Gymnasium's `SyncVectorEnv` in this mode. (There, `cost` and the others are absent where an
+    episode ended. Here they hold the step's own values in every world, so that costs add up.)
 
-    compact, continuing, device, threads: as in `statewise.make_env`.
     max_episode_steps: end episodes earlier, or later, than the suite does.
+    width, height: of a picture.
+    options: as in `VecEnv`.
     """
 
     metadata = {  # noqa: RUF012
@@ -143,54 +179,37 @@ class GoalVectorEnv(VectorEnv[Floats, Floats, NDArray[Any]]):
         suite: str,
         num_envs: int = 1,
         render_mode: str | None = None,
-        compact: bool = False,
-        continuing: bool = False,
-        device: str = "cpu",
-        threads: int = 0,
         max_episode_steps: int | None = None,
         width: int = 960,
         height: int = 720,
+        **options: Any,
     ) -> None:
-        self.worlds = VecEnv(
-            _suite(suite, max_episode_steps), num_envs, device=device, compact=compact,
-            continuing=continuing, threads=threads,
-        )  # fmt: skip
+        worlds = VecEnv(_suite(suite, max_episode_steps), num_envs, **options)
+        self._build(worlds, render_mode, width, height)
         self.num_envs = num_envs
-        self.single_observation_space = observation_space(self.worlds)
-        self.single_action_space = action_space(self.worlds)
+        self.single_observation_space = observation_space(worlds)
+        self.single_action_space = action_space(worlds)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.render_mode = _known(render_mode)
-        self.metadata = self.metadata | {"render_fps": _fps(self.worlds)}
-        self._screen = _Screen(self.worlds, self.render_mode, width, height)
-        self._started = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Floats, dict[str, Any]]:
         """Begin an episode in every world, as `make_env(suite, num_envs).reset(seed)` does."""
         super().reset(seed=seed)
-        _refuse(options)
-        step = self.worlds.reset(_seed(self, seed))
-        self._screen.begin(anew=True)
-        self._started = True
-        return _numpy(step.obs), {}
+        return _numpy(self._begin(seed, options, anew=True)), {}
 
     def step(
         self, actions: Floats
     ) -> tuple[Floats, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         """Take the actions `[B, a]`: observations `[B, n]`, rewards, terminations, truncations."""
-        shape = (self.num_envs, self.worlds.spec.action_size)
-        step, infos = _step(self.worlds, _tensor(actions, shape, self.worlds))
-        self._screen.follow(step)
+        step, infos = self._step(actions, (self.num_envs, self.worlds.spec.action_size))
         return (_numpy(step.obs), _numpy(step.reward.double()), _numpy(step.terminated),
                 _numpy(step.truncated), _batched(infos, step))  # fmt: skip
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """A picture of each world, or the window on the first one in "human" mode."""
-        if not self._started:
-            raise RuntimeError("call reset() before render()")
-        return self._screen.render()
+        return self._pictures()
 
     def close_extras(self, **kwargs: Any) -> None:
         self._screen.close()
@@ -276,23 +295,6 @@ def _suite(name: str, max_episode_steps: int | None) -> Suite:
     return dataclasses.replace(suite, max_episode_steps=max_episode_steps)
 
 
-def _step(worlds: VecEnv, action: Tensor) -> tuple[Step, dict[str, NDArray[Any]]]:
-    """Advance; the step and its info, a batch for each name."""
-    distance = _goal_distance(worlds) if worlds.continuing else None
-    step = worlds.step(action)
-    reached = step.terminated & ~step.sim_fault
-    if distance is not None:
-        # Coming closer earns at most the distance there was: what is more is the goal's bonus.
-        reached = step.reward > distance
-    return step, {
-        "cost": _numpy(step.cost.double().sum(dim=1)),
-        "costs": _numpy(step.cost),
-        "cost_max": _numpy(step.cost_max),
-        "goal_reached": _numpy(reached),
-        "sim_fault": _numpy(step.sim_fault),
-    }
-
-
 def _goal_distance(worlds: VecEnv) -> Tensor:
     """[B]"""
     gap = worlds.goal - worlds.robot_pos
@@ -321,43 +323,6 @@ def _masked(infos: dict[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[str
     return masked
 
 
-def _tensor(action: Floats, shape: tuple[int, ...], worlds: VecEnv) -> Tensor:
-    """The action as a tensor of its own; its values are checked by the worlds."""
-    action = np.asarray(action)
-    if action.shape != shape:
-        raise ValueError(
-            f"the action has shape {action.shape}; {worlds.suite.name} takes {shape} here, each "
-            f"component from -1 to 1"
-        )
-    if not np.issubdtype(action.dtype, np.floating):
-        raise TypeError(f"the action has dtype {action.dtype}: pass floating point values")
-    return torch.tensor(action, dtype=torch.float32, device=worlds.device)
-
-
 def _numpy(tensor: Tensor) -> NDArray[Any]:
     """A copy: the caller may write into it."""
     return np.array(tensor.cpu().numpy())
-
-
-def _seed(env: GoalEnv | GoalVectorEnv, seed: int | None) -> int | None:
-    """The seed to reset with: an environment never given one draws its own, as others would."""
-    if seed is None and not env._started:
-        return int(env.np_random.integers(2**31))
-    return seed
-
-
-def _refuse(options: dict[str, Any] | None) -> None:
-    if options:
-        raise ValueError(
-            f"unknown reset option {next(iter(options))!r}: these environments have none"
-        )
-
-
-def _known(render_mode: str | None) -> str | None:
-    if render_mode is not None and render_mode not in RENDER_MODES:
-        raise ValueError(f"unknown render_mode {render_mode!r}: use {' or '.join(RENDER_MODES)}")
-    return render_mode
-
-
-def _fps(worlds: VecEnv) -> int:
-    return round(1.0 / worlds.spec.control_dt)
