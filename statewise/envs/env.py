@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -69,11 +71,7 @@ class Env(ABC):
         Returns None if the saved episodes continue exactly. Otherwise new episodes have begun in
         all worlds, and their first Step is returned. Default: new episodes begin.
         """
-        log.warning(
-            "%s cannot save its worlds: new episodes begin in all %d of them",
-            self.spec.name,
-            self.num_envs,
-        )
+        log.warning("%s cannot save its worlds: new episodes begin in all of them", self.spec.name)
         return self.reset()
 
     def close(self) -> None:  # noqa: B027
@@ -85,46 +83,48 @@ class Env(ABC):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    # Checks that every environment can use ------------------------------------------------------
-
     def check_ready(self, call: str) -> None:
         """Raise RuntimeError if there are no episodes yet."""
         if not self._ready:
             raise RuntimeError(f"call reset() before {call}()")
 
-    def check_action(self, action: Tensor, finite: bool = True) -> None:
-        """Raise an error if `step` cannot take this action; see `check_action` below."""
+    def check_action(
+        self, action: Tensor, shape: tuple[int, ...] = (), finite: bool = True
+    ) -> None:
+        """Raise an error unless an action is a floating point tensor `[B, a]`, and finite.
+
+        shape: that of an adapter's actions, if not `[B, a]`.
+        finite: look at the values too. A GPU has to be waited for to do so.
+        """
         self.check_ready("step")
-        name = f"{self.spec.name} with {self.num_envs} worlds"
-        check_action(action, (self.num_envs, self.spec.action_size), name, finite)
+        shape = shape or (self.num_envs, self.spec.action_size)
+        if not isinstance(action, Tensor):
+            given = type(action).__name__
+            raise TypeError(f"the action is a {given}: pass a torch tensor of shape {shape}")
+        if tuple(action.shape) != shape:
+            raise ValueError(
+                f"the action has shape {tuple(action.shape)}; {self.spec.name} takes {shape} here, "
+                f"each component from -1 to 1"
+            )
+        if not action.is_floating_point():
+            raise TypeError(f"the action has dtype {action.dtype}: pass floating point values")
+        if finite and not torch.isfinite(action).all():
+            world = int((~torch.isfinite(action).all(dim=1)).nonzero()[0, 0])
+            raise ValueError(
+                f"the action of world {world} is not finite: {action[world].tolist()}. Nothing was "
+                f"stepped"
+            )
 
 
-def check_action(action: Tensor, shape: tuple[int, ...], name: str, finite: bool = True) -> None:
-    """Raise an error unless an action is a floating point tensor of that shape, and finite.
-
-    finite: look at the values of `[B, a]` too. A GPU has to be waited for to do so.
-    """
-    if not isinstance(action, Tensor):
-        raise TypeError(
-            f"the action is a {type(action).__name__}: pass a torch tensor of shape {shape}"
-        )
-    if tuple(action.shape) != shape:
-        raise ValueError(f"the action has shape {tuple(action.shape)}; {name} takes {shape}")
-    if not action.is_floating_point():
-        raise TypeError(f"the action has dtype {action.dtype}: pass floating point values")
-    if finite and not torch.isfinite(action).all():
-        world = int((~torch.isfinite(action).all(dim=1)).nonzero()[0, 0])
-        raise ValueError(
-            f"the action of world {world} is not finite: {action[world].tolist()}. Nothing was "
-            f"stepped"
-        )
-
-
-def check_seed(seed: int) -> None:
+def check_worlds(num_envs: int, seed: int) -> None:
+    """Raise ValueError if there cannot be so many worlds, or such a seed."""
+    if num_envs < 1:
+        raise ValueError(f"num_envs is {num_envs}: ask for at least 1 world")
     if seed < 0:
         raise ValueError(f"seed is {seed}: give 0 or more")
 
 
-def check_count(num_envs: int) -> None:
-    if num_envs < 1:
-        raise ValueError(f"num_envs is {num_envs}: ask for at least 1 world")
+def blocks_of(sizes: Mapping[str, int]) -> dict[str, slice]:
+    """Where blocks of these sizes are in an observation, one after the other."""
+    stops = itertools.accumulate(sizes.values())
+    return {name: slice(stop - sizes[name], stop) for name, stop in zip(sizes, stops, strict=True)}

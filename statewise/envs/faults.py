@@ -35,8 +35,7 @@ class FaultCount:
         if self._sim.by_mask:
             self._counts += torch.stack([fault, refused]).sum(dim=1)
         elif bool(fault.any()):
-            worlds = fault.nonzero()[:, 0].tolist()
-            reasons = self._sim.messages
+            worlds, reasons = fault.nonzero()[:, 0].tolist(), self._sim.messages
             self._total += len(worlds)
             self._warn(len(worlds), {w: reasons.get(w, "non-finite sensors") for w in worlds})
 
@@ -56,9 +55,5 @@ class FaultCount:
             worlds = [str(world) for world, why in reasons.items() if why == reason]
             more = f" and {len(worlds) - 8} more" if len(worlds) > 8 else ""
             parts.append(f"{reason} in world {', '.join(worlds[:8])}{more}")
-        log.warning(
-            "%s: %d new simulator faults (%s). Their episodes end, at the highest cost",
-            self._suite,
-            new,
-            "; ".join(parts),
-        )
+        text = "%s: %d new simulator faults (%s). Their episodes end, at the highest cost"
+        log.warning(text, self._suite, new, "; ".join(parts))

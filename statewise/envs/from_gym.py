@@ -18,22 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.envs.env import Env, check_count, check_seed
-from statewise.envs.gym_protocol import (
-    LARGEST,
-    AnyEnv,
-    CostKey,
-    Floats,
-    World,
-    action_box,
-    control_dt,
-    env_name,
-    find_costs,
-    flat_size,
-    observation_blocks,
-    read_costs,
-    time_limits,
-)
+from statewise.envs import gym_protocol as gym
+from statewise.envs.env import Env, check_worlds
+from statewise.envs.gym_protocol import AnyEnv, Floats, World
 from statewise.envs.make import GYM
 from statewise.envs.seeds import part_of
 from statewise.plugins import import_modules
@@ -43,6 +30,8 @@ log = logging.getLogger("statewise")
 
 NO_LIMIT = 100_000
 """Episodes of an environment without a time limit are truncated after this many steps."""
+_SAVED = ("obs", "time", "cost_max")
+"""Arrays of the running episodes: `_obs` and so on."""
 
 
 class GymEnv(Env):
@@ -74,9 +63,8 @@ class GymEnv(Env):
         cost_ceiling: float = 1.0,
         max_episode_steps: int | None = None,
     ) -> None:
-        check_count(num_envs)
-        check_seed(seed)
-        if not 0 < cost_ceiling <= LARGEST:
+        check_worlds(num_envs, seed)
+        if not 0 < cost_ceiling <= gym.LARGEST:
             raise ValueError(
                 f"cost_ceiling is {cost_ceiling}: give a number above 0, finite as float32"
             )
@@ -89,12 +77,13 @@ class GymEnv(Env):
         # Whatever goes wrong, the probe is closed, and the worlds that were made until then.
         with closing(make()) as probe, ExitStack() as undo:
             undo.callback(self.close)
-            name = GYM + env_name(probe)
-            self._actions = action_box(probe.action_space, name)
-            flat = flat_size(probe.observation_space, name)
+            name = GYM + gym.env_name(probe)
+            self._actions = gym.action_box(probe.action_space, name)
+            blocks = gym.observation_blocks(probe.observation_space, name)
+            flat = gymnasium.spaces.utils.flatdim(probe.observation_space)
             keys = (cost_keys,) if isinstance(cost_keys, str) else tuple(cost_keys)
             self._costs = self._probe_costs(probe, keys, name)
-            limits = [n for n in (max_episode_steps or limit,) if n] + time_limits(probe)
+            limits = [n for n in (max_episode_steps or limit,) if n] + gym.time_limits(probe)
             self.has_time_limit = bool(limits)
             self.spec = EnvSpec(
                 name=name,
@@ -103,8 +92,8 @@ class GymEnv(Env):
                 cost_names=tuple(cost.name for cost in self._costs),
                 cost_ceiling=(float(cost_ceiling),) * len(self._costs),
                 max_episode_steps=min(limits, default=NO_LIMIT),
-                control_dt=control_dt(probe),
-                blocks=observation_blocks(probe.observation_space, flat),
+                control_dt=gym.control_dt(probe),
+                blocks=blocks,
             )
             for i in range(num_envs):
                 self._worlds.append(World(make(), f"world {i} of {name}"))
@@ -138,7 +127,7 @@ class GymEnv(Env):
         resets continue with the worlds' own random generators.
         """
         if seed is not None:
-            check_seed(seed)
+            check_worlds(self.num_envs, seed)
             self.seed = seed
         seeded = seed is not None or self._resets == 0
         if seeded:
@@ -192,12 +181,9 @@ class GymEnv(Env):
             "worlds": None,
         }
         if self.exact_resume:
-            state |= {
-                "worlds": [world.save() for world in self._worlds],
-                "obs": torch.from_numpy(self._obs.copy()),
-                "time": torch.from_numpy(self._time.copy()),
-                "cost_max": torch.from_numpy(self._cost_max.copy()),
-            }
+            state["worlds"] = [world.save() for world in self._worlds]
+            for name in _SAVED:
+                state[name] = torch.from_numpy(getattr(self, f"_{name}").copy())
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> Step | None:
@@ -217,17 +203,14 @@ class GymEnv(Env):
         if not self.exact_resume or state["worlds"] is None:
             log.warning(
                 "%s cannot be restored exactly, since it has no get_state and set_state: training "
-                "goes on with new episodes in all %d worlds",
-                self.spec.name,
-                self.num_envs,
-            )
+                "goes on with new episodes in all worlds", self.spec.name
+            )  # fmt: skip
             return fresh
         for world, saved in zip(self._worlds, state["worlds"], strict=True):
             world.restore(saved)
         self._resets = state["resets"]
-        self._obs = state["obs"].cpu().numpy().copy()
-        self._time = state["time"].cpu().numpy().copy()
-        self._cost_max = state["cost_max"].cpu().numpy().copy()
+        for name in _SAVED:
+            setattr(self, f"_{name}", state[name].cpu().numpy().copy())
         return None
 
     # Inside ------------------------------------------------------------------------------------
@@ -283,19 +266,20 @@ class GymEnv(Env):
         low, high = box.low.astype(np.float64), box.high.astype(np.float64)
         return (low + (high - low) * share).clip(low, high).astype(box.dtype)
 
-    def _probe_costs(self, probe: AnyEnv, keys: tuple[str, ...], name: str) -> tuple[CostKey, ...]:
+    def _probe_costs(
+        self, probe: AnyEnv, keys: tuple[str, ...], name: str
+    ) -> tuple[gym.CostKey, ...]:
         """The costs that one step of an instance shows."""
         world = World(probe, f"the trial step of {name}")
         world.reset(self._derived(0, 0))
         middle = (self._actions.low / 2 + self._actions.high / 2).astype(self._actions.dtype)
         info = world.step(middle)[-1]
-        costs = find_costs(info, keys, name)
+        costs = gym.find_costs(info, keys, name)
         for cost in costs:
             if not cost.name.isprintable():
-                raise ValueError(
-                    f"{name} calls a constraint {cost.name!r}: give it a name of one line"
-                )
-        read_costs(costs, info, world.label)
+                wrong = f"{name} calls a constraint {cost.name!r}"
+                raise ValueError(f"{wrong}: give it a name of one line")
+        gym.read_costs(costs, info, world.label)
         return costs
 
     def _read_costs(self, infos: list[dict[str, Any]], fault: NDArray[np.bool_]) -> Floats:
@@ -303,7 +287,7 @@ class GymEnv(Env):
         cost = np.zeros_like(self._cost_max)
         for i, info in enumerate(infos):
             if not fault[i]:
-                cost[i] = read_costs(self._costs, info, self._worlds[i].label)
+                cost[i] = gym.read_costs(self._costs, info, self._worlds[i].label)
         self._largest = np.maximum(self._largest, cost.max(axis=0))
         cost[fault] = self._largest
         return cost
@@ -311,16 +295,15 @@ class GymEnv(Env):
     def _check_reward(self, reward: Floats) -> None:
         if not np.isfinite(reward).all():
             i = int(np.flatnonzero(~np.isfinite(reward))[0])
-            raise ValueError(
-                f"{self._worlds[i].label} gave the reward {reward[i]}: give a finite one"
-            )
+            label = self._worlds[i].label
+            raise ValueError(f"{label} gave the reward {reward[i]}: give a finite one")
 
     def _count_faults(self, fault: NDArray[np.bool_]) -> None:
         for i in np.flatnonzero(fault).tolist():
             self._faults += 1
+            label = self._worlds[i].label
             log.warning(
-                "%s: the observation is not finite: its episode ends, at the highest cost",
-                self._worlds[i].label,
+                "%s: not a finite observation: its episode ends, at the highest cost", label
             )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from statewise.envs.suites import PAPER_SUITES
 
@@ -42,20 +42,17 @@ def _register() -> None:
 class _AfterGymnasium:
     """An import hook: runs `_register` when Gymnasium has been imported."""
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, *where: Any) -> ModuleSpec | None:
         if name != "gymnasium":
             return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        found = (finder.find_spec(name, path, target) for finder in others)
-        spec = next((spec for spec in found if spec is not None), None)
+        others = [finder for finder in sys.meta_path if finder is not self]
+        spec = next((s for f in others if (s := f.find_spec(name, *where)) is not None), None)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def load_and_register(module: ModuleType) -> None:
                 load(module)
-                sys.meta_path[:] = [f for f in sys.meta_path if f is not self]
+                sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
                 _register()
 
             spec.loader.exec_module = load_and_register  # type: ignore[method-assign]

@@ -16,6 +16,8 @@ from gymnasium import spaces, wrappers
 from numpy.typing import NDArray
 from torch import Tensor
 
+from statewise.envs.env import blocks_of
+
 AnyEnv = gymnasium.Env[Any, Any]
 Floats = NDArray[np.float32]
 
@@ -137,25 +139,15 @@ def action_box(space: gymnasium.Space[Any], name: str) -> spaces.Box:
     return space
 
 
-def flat_size(space: gymnasium.Space[Any], name: str) -> int:
+def observation_blocks(space: gymnasium.Space[Any], name: str) -> dict[str, slice]:
+    """Where the entries of a Dict are in the flat observation; one block for any other space."""
     if not space.is_np_flattenable:
         raise ValueError(
             f"{name} has the observation space {space}, which has no fixed size: wrap it so that "
             f"its observations are arrays"
         )
-    return spaces.utils.flatdim(space)
-
-
-def observation_blocks(space: gymnasium.Space[Any], size: int) -> dict[str, slice]:
-    """Where the entries of a Dict are in the flat observation; one block for any other space."""
-    if not isinstance(space, spaces.Dict):
-        return {"observation": slice(0, size)}
-    blocks, start = {}, 0
-    for name, part in space.spaces.items():
-        stop = start + spaces.utils.flatdim(part)
-        blocks[str(name)] = slice(start, stop)
-        start = stop
-    return blocks
+    parts = space.spaces if isinstance(space, spaces.Dict) else {"observation": space}
+    return blocks_of({str(key): spaces.utils.flatdim(part) for key, part in parts.items()})
 
 
 def time_limits(env: AnyEnv) -> list[int]:

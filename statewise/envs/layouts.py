@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from statewise.core.placement import LayoutError, place_one, sample_layouts
-from statewise.envs.env import check_seed
+from statewise.envs.env import check_worlds
 from statewise.envs.seeds import part_of
 from statewise.envs.suites import Suite
 
@@ -51,7 +51,7 @@ class LayoutStock:
 
     def seed(self, seed: int) -> None:
         """Start over: the same seed hands out the same layouts."""
-        check_seed(seed)
+        check_worlds(self.num_envs, seed)
         self._seed = seed
         self.next = 0
         """Number of the next chunk"""
@@ -167,6 +167,7 @@ class DeviceStock:
     """
 
     _used: Tensor
+
     def __init__(self, source: LayoutStock, device: torch.device, threads: int = 0) -> None:
         """threads: how many may draw, at most four; 0: one for each core."""
         self._source = source

@@ -16,16 +16,8 @@ from statewise.settings import unknown
 
 _FILES = Path(__file__).parent / "robots"
 
-INTERNAL_SENSORS = (
-    "accelerometer",
-    "velocimeter",
-    "gyro",
-    "magnetometer",
-    "jointpos_*",
-    "jointvel_*",
-    "touch_*",
-)
-_IMU = INTERNAL_SENSORS[:4]
+_IMU = ("accelerometer", "velocimeter", "gyro", "magnetometer")
+_LEGS = (*_IMU, "jointpos_*", "jointvel_*", "touch_*")
 ConstraintKind = Literal["Hazard", "3DHazard", "Pillar"]
 
 
@@ -66,8 +58,6 @@ class Robot:
         ends = tuple(name for start, end, _ in self.capsules for name in (start, end))
         return (*self.sensors, *frame, *dict.fromkeys(ends))
 
-
-_LEGS = (*_IMU, "jointpos_*", "jointvel_*", "touch_*")
 
 _ROBOTS: dict[str, Robot] = {
     robot.name: robot
@@ -116,7 +106,7 @@ def robot_names() -> list[str]:
 
 
 def get_robot(name: str) -> Robot:
-    """The registered robot; an unknown name raises ValueError with the closest ones."""
+    """The robot of that name; an unknown one raises ValueError with the closest names."""
     if name not in _ROBOTS:
         raise ValueError(unknown("robot", name, _ROBOTS))
     return _ROBOTS[name]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -21,13 +21,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.envs.env import check_action
 from statewise.envs.suites import Suite, parse_suite
 from statewise.envs.vec_env import VecEnv
 from statewise.types import Step
-
-if TYPE_CHECKING:
-    from statewise.envs.render import Renderer, Viewer
 
 Floats = NDArray[np.float32]
 
@@ -37,25 +33,27 @@ RENDER_MODES = ("human", "rgb_array")
 class _Worlds:
     """What one world and many of them have in common."""
 
-    worlds: VecEnv
-    metadata: dict[str, Any]
-    render_mode: str | None
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 50}  # noqa: RUF012
     np_random: np.random.Generator
 
-    def _build(
+    def __init__(
         self,
-        worlds: VecEnv,
-        render_mode: str | None,
-        width: int,
-        height: int,
+        suite: str,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        max_episode_steps: int | None = None,
+        width: int = 960,
+        height: int = 720,
+        **options: Any,
     ) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ValueError(
                 f"unknown render_mode {render_mode!r}: use {' or '.join(RENDER_MODES)}"
             )
-        self.worlds, self.render_mode = worlds, render_mode
-        self.metadata = self.metadata | {"render_fps": round(1.0 / worlds.spec.control_dt)}
-        self._screen = _Screen(worlds, render_mode, width, height)
+        self.worlds = VecEnv(_suite(suite, max_episode_steps), num_envs, **options)
+        self.render_mode = render_mode
+        self.metadata = self.metadata | {"render_fps": round(1.0 / self.worlds.spec.control_dt)}
+        self._screen = _Screen(self.worlds, render_mode, width, height)
         self._started = False
 
     def _begin(self, seed: int | None, options: dict[str, Any] | None, anew: bool) -> Tensor:
@@ -74,7 +72,7 @@ class _Worlds:
     def _step(self, action: Floats, shape: tuple[int, ...]) -> tuple[Step, dict[str, NDArray[Any]]]:
         """Advance; the step and its info, a batch for each name."""
         given = torch.from_numpy(np.array(action))
-        check_action(given, shape, self.worlds.spec.name, finite=False)  # finite: by the worlds
+        self.worlds.check_action(given, shape, finite=False)  # the worlds look at the values
         distance = _goal_distance(self.worlds) if self.worlds.continuing else None
         rows = given.to(self.worlds.device, torch.float32).reshape(self.worlds.num_envs, -1)
         step = self.worlds.step(rows)
@@ -100,27 +98,14 @@ class _Worlds:
 class GoalEnv(_Worlds, gymnasium.Env[Floats, Floats]):
     """One world of a suite.
 
-    max_episode_steps: end episodes earlier, or later, than the suite does.
-    width, height: of a picture.
-    options: as in `VecEnv`; `threads` is 1 unless given.
+    settings: `render_mode`, `max_episode_steps` (instead of the suite's), `width` and `height` of a
+        picture, and the options of `VecEnv`. `threads` is 1 unless given.
     """
 
-    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 50}  # noqa: RUF012
-
-    def __init__(
-        self,
-        suite: str,
-        render_mode: str | None = None,
-        max_episode_steps: int | None = None,
-        width: int = 960,
-        height: int = 720,
-        **options: Any,
-    ) -> None:
-        options = {"threads": 1} | options
-        worlds = VecEnv(_suite(suite, max_episode_steps), 1, autoreset=False, **options)
-        self._build(worlds, render_mode, width, height)
-        self.observation_space = observation_space(worlds)
-        self.action_space = action_space(worlds)
+    def __init__(self, suite: str, **settings: Any) -> None:
+        super().__init__(suite, 1, autoreset=False, **{"threads": 1} | settings)
+        self.observation_space = observation_space(self.worlds)
+        self.action_space = action_space(self.worlds)
         self._ended = False
 
     def reset(
@@ -163,32 +148,16 @@ class GoalVectorEnv(_Worlds, VectorEnv[Floats, Floats, NDArray[Any]]):
     Gymnasium's `SyncVectorEnv` in this mode. (There, `cost` and the others are absent where an
     episode ended. Here they hold the step's own values in every world, so that costs add up.)
 
-    max_episode_steps: end episodes earlier, or later, than the suite does.
-    width, height: of a picture.
-    options: as in `VecEnv`.
+    settings: those of `GoalEnv`. `threads` is 0, for all cores, unless given.
     """
 
-    metadata = {  # noqa: RUF012
-        "render_modes": list(RENDER_MODES),
-        "render_fps": 50,
-        "autoreset_mode": AutoresetMode.SAME_STEP,
-    }
+    metadata = _Worlds.metadata | {"autoreset_mode": AutoresetMode.SAME_STEP}
 
-    def __init__(
-        self,
-        suite: str,
-        num_envs: int = 1,
-        render_mode: str | None = None,
-        max_episode_steps: int | None = None,
-        width: int = 960,
-        height: int = 720,
-        **options: Any,
-    ) -> None:
-        worlds = VecEnv(_suite(suite, max_episode_steps), num_envs, **options)
-        self._build(worlds, render_mode, width, height)
+    def __init__(self, suite: str, num_envs: int = 1, **settings: Any) -> None:
+        super().__init__(suite, num_envs, **settings)
         self.num_envs = num_envs
-        self.single_observation_space = observation_space(worlds)
-        self.single_action_space = action_space(worlds)
+        self.single_observation_space = observation_space(self.worlds)
+        self.single_action_space = action_space(self.worlds)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
@@ -235,32 +204,35 @@ class _Screen:
 
     def __init__(self, worlds: VecEnv, mode: str | None, width: int, height: int) -> None:
         self._worlds, self._mode, self._size = worlds, mode, (width, height)
-        self._renderer: Renderer | None = None
-        self._viewer: Viewer | None = None
+        self._shown: Any = None
+        """The Renderer or, in "human" mode, the Viewer."""
         self._due = 0.0
 
     def begin(self, anew: bool) -> None:
         """Show the first moment of an episode; `anew`: the one that ran was broken off."""
         if self._mode is None:
             return
-        from statewise.envs.render import Renderer, Viewer
+        from statewise.envs import render
 
+        if self._shown is None:
+            human = self._mode == "human"
+            self._shown = (
+                render.Viewer(self._worlds) if human else render.Renderer(self._worlds, *self._size)
+            )
+        if anew:
+            self._shown.tally = None
         if self._mode == "human":
-            self._viewer = self._viewer or Viewer(self._worlds)
-            self._viewer.tally = None if anew else self._viewer.tally
-            self._viewer.sync()
-        else:
-            self._renderer = self._renderer or Renderer(self._worlds, *self._size)
-            self._renderer.tally = None if anew else self._renderer.tally
+            self._shown.sync()
 
     def follow(self, step: Step) -> None:
-        """Count a step for the readout, and bring the window up to date."""
-        if self._renderer is not None:
-            self._renderer.follow(step)
-        if self._viewer is not None:
-            self._viewer.follow(step)
-            self._viewer.sync()
-            self._keep_pace()
+        """Count a step for the readout. Update the window, and wait for the clock."""
+        if self._shown is not None:
+            self._shown.follow(step)
+        if self._shown is not None and self._mode == "human":
+            self._shown.sync()
+            now = time.perf_counter()
+            time.sleep(max(0.0, self._due - now))
+            self._due = max(self._due, now) + self._worlds.spec.control_dt
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """A picture of each world; None in a window, which is up to date anyway."""
@@ -269,21 +241,14 @@ class _Screen:
                 'render() shows nothing without a render mode: pass render_mode="rgb_array" or '
                 '"human" when making the environment'
             )
-        if self._renderer is None:
+        if self._shown is None or self._mode == "human":
             return None
-        return tuple(self._renderer.frame(world) for world in range(self._worlds.num_envs))
-
-    def _keep_pace(self) -> None:
-        """Wait, where physics is ahead of the clock."""
-        now = time.perf_counter()
-        time.sleep(max(0.0, self._due - now))
-        self._due = max(self._due, now) + self._worlds.spec.control_dt
+        return tuple(self._shown.frame(world) for world in range(self._worlds.num_envs))
 
     def close(self) -> None:
-        for shown in (self._renderer, self._viewer):
-            if shown is not None:
-                shown.close()
-        self._renderer = self._viewer = None
+        if self._shown is not None:
+            self._shown.close()
+        self._shown = None
 
 
 def _suite(name: str, max_episode_steps: int | None) -> Suite:

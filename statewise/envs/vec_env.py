@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from statewise.envs.env import Env, check_count, check_seed
+from statewise.envs.env import Env, check_worlds
 from statewise.envs.faults import FaultCount
 from statewise.envs.goal import GoalTask
 from statewise.envs.layouts import PILLAR_HALF_HEIGHT, DeviceStock, LayoutStock
@@ -57,8 +57,7 @@ class VecEnv(Env):
         deterministic: bool = False,
         contact_room: float = 1.0,
     ) -> None:
-        check_count(num_envs)
-        check_seed(seed)
+        check_worlds(num_envs, seed)
         self.suite = parse_suite(suite) if isinstance(suite, str) else suite
         self.num_envs, self.seed = num_envs, seed
         self.continuing, self.autoreset = continuing, autoreset
@@ -100,6 +99,8 @@ class VecEnv(Env):
         self._stock = (
             DeviceStock(self._layouts, self.device, threads) if self.sim.by_mask else self._layouts
         )
+        everywhere = torch.ones(num_envs, dtype=torch.bool, device=self.device)
+        self._everywhere = everywhere if self.sim.by_mask else everywhere.nonzero()[:, 0]
         self._sensors = rest.to(self.device).repeat(num_envs, 1)
         self._distance = self._sensors.new_zeros(num_envs)
         self._cost_max = self._sensors.new_zeros(num_envs, self.spec.num_costs)
@@ -145,7 +146,7 @@ class VecEnv(Env):
         if seed is not None:
             self.seed = seed
         with self._threads():
-            return self._begin(*self._stock.take(self._everywhere()))
+            return self._begin(*self._stock.take(self._everywhere))
 
     def reset_to(
         self,
@@ -247,15 +248,9 @@ class VecEnv(Env):
 
     # Inside ------------------------------------------------------------------------------------
 
-    def _everywhere(self) -> Tensor:
-        """All worlds, as simulator and stock take them."""
-        if self.sim.by_mask:
-            return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-        return torch.arange(self.num_envs, device=self.device)
-
     def _begin(self, robot: Tensor, yaw: Tensor, objects: Tensor) -> Step:
         self._objects = objects.clone()
-        self._sensors = self._put(self._everywhere(), robot, yaw, objects)
+        self._sensors = self._put(self._everywhere, robot, yaw, objects)
         self._distance, _ = self.task.measure(self._sensors, self._objects)
         self._cost_max = torch.zeros_like(self._cost_max)
         self._time = torch.zeros_like(self._time)
