@@ -30,9 +30,9 @@ class FaultCount:
         self._counts = torch.tensor([total, 0], device=self._sim.device)
         """Only on a device: faults, and those by a refused action since the last warning."""
 
-    def add(self, fault: Tensor, refused: Tensor) -> None:
-        """Count one step's faults `[B]`; `refused [B]` are those by an action that is not finite."""
-        if self._sim.by_mask:
+    def add(self, fault: Tensor, refused: Tensor | None) -> None:
+        """Count one step's faults `[B]`; on a device `refused [B]` are those by a bad action."""
+        if refused is not None:
             self._counts += torch.stack([fault, refused]).sum(dim=1)
         elif bool(fault.any()):
             worlds, reasons = fault.nonzero()[:, 0].tolist(), self._sim.messages

@@ -267,11 +267,15 @@ class VecEnv(Env):
 
         Where physics failed, the sensors are those of the step before.
         """
-        refused = ~torch.isfinite(action).all(dim=1)
         ctrl = self._ctrl_centre + self._ctrl_half * action.clamp(-1.0, 1.0)
-        sensors = self.sim.step(ctrl.masked_fill(refused.unsqueeze(1), 0.0))
+        refused = None
+        if self.sim.by_mask:  # on the CPU, `step` has refused them already
+            refused = ~torch.isfinite(action).all(dim=1)
+            ctrl = ctrl.masked_fill(refused.unsqueeze(1), 0.0)
+        sensors = self.sim.step(ctrl)
         # A sum is finite only if all its terms are; one that overflows counts as a fault too.
-        fault = self.sim.fault | ~torch.isfinite(sensors.sum(dim=1)) | refused
+        fault = self.sim.fault | ~torch.isfinite(sensors.sum(dim=1))
+        fault = fault if refused is None else fault | refused
         self._fault_count.add(fault, refused)
         return torch.where(fault.unsqueeze(1), self._sensors, sensors), fault
 
