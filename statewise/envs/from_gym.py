@@ -21,9 +21,8 @@ from torch import Tensor
 from statewise.envs import gym_protocol as gym
 from statewise.envs.env import Env, check_worlds
 from statewise.envs.gym_protocol import AnyEnv, Floats, World
-from statewise.envs.make import GYM
 from statewise.envs.seeds import part_of
-from statewise.plugins import import_modules
+from statewise.plugins import GYM, import_modules, module_and_id
 from statewise.types import EnvSpec, Step, first_step
 
 log = logging.getLogger("statewise")
@@ -320,14 +319,14 @@ def _maker(name: str) -> tuple[Callable[[], AnyEnv], int | None]:
 
     The limit is counted by GymEnv: the wrapper that `make` adds for it takes five values only.
     """
-    module, _, id = name.removeprefix(GYM).rpartition(":")
+    module, id = module_and_id(name)
     import_modules((module,) if module else ())
     try:
         spec = copy.copy(gymnasium.spec(id))
     except gymnasium.error.Error as error:
         raise ValueError(
             f"Gymnasium knows no environment {id!r} ({error}). Import the module that registers "
-            f"it: --import my_module (--set imports=my_module for bench), or {GYM}my_module:{id}"
+            f"it: --import my_module, or {GYM}my_module:{id}"
         ) from error
     limit, spec.max_episode_steps, spec.disable_env_checker = spec.max_episode_steps, None, True
     return lambda: gymnasium.make(spec), limit

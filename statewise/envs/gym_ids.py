@@ -7,8 +7,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from statewise.envs.suites import PAPER_SUITES
-
 ANY_SUITE = "statewise/Goal-v0"
 """The id that takes any suite by name: `gymnasium.make(ANY_SUITE, suite="Ant-Pillar-4")`."""
 
@@ -26,6 +24,8 @@ def register_suites() -> None:
 
 def _register() -> None:
     import gymnasium
+
+    from statewise.envs.suites import PAPER_SUITES
 
     ids = {f"statewise/{name}-v0": {"suite": name} for name in PAPER_SUITES}
     for id, kwargs in (ids | {ANY_SUITE: {}}).items():

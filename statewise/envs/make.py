@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
 
 from statewise.envs.env import Env
+from statewise.plugins import GYM, is_gym
 from statewise.settings import unknown
-
-GYM = "gym:"
-"""Names of Gymnasium environments begin with this."""
 
 
 def make_env(
@@ -33,11 +30,6 @@ def make_env(
             raise ValueError(f"{name} has no option {option!r}, which is for {other}: leave it out")
         raise ValueError(unknown("option", option, known, name))
     return kind(name, num_envs, seed, device, **options)
-
-
-def is_gym(name: str) -> bool:
-    """Whether a name is that of a Gymnasium environment, and not of a suite."""
-    return re.fullmatch(rf"{GYM}\S+", name) is not None
 
 
 def _kind(gym: bool) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
-from statewise.envs.make import is_gym
+from statewise.plugins import is_gym
 
 
 def _image(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
