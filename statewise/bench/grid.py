@@ -201,9 +201,8 @@ def product_grid(
     kinds = [get_algorithm(name) for name in dict.fromkeys(algos)]
     lists = {n: v if isinstance(v, list) else [v] for n, v in (given or {}).items()}
     chosen = {name: list(dict.fromkeys(values)) for name, values in lists.items()}
-    owners = [
-        settings.hints_of(kind) for kind in (TrainSettings, *(k.settings_class for k in kinds))
-    ]
+    owners = [settings.hints_of(TrainSettings)]
+    owners += [settings.hints_of(kind.settings_class) for kind in kinds]
     for name in chosen:
         if not any(name in owner for owner in owners):
             known = {n for owner in owners for n in owner}
