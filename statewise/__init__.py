@@ -6,7 +6,7 @@ import os
 # one that does not run, which takes ten times as long (docs/speed.md).
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.algos import ALGORITHMS, Algorithm, get_algorithm, register_algorithm
 from statewise.envs.gymnasium import register_suites
 from statewise.envs.imports import ImportedEnv, import_env
 from statewise.envs.robots import Robot, get_robot, register_robot, robot_names
@@ -22,6 +22,7 @@ register_suites()
 __all__ = [
     "ALGORITHMS",
     "PAPER_SUITES",
+    "Algorithm",
     "EnvSpec",
     "ImportedEnv",
     "Policy",
@@ -38,6 +39,7 @@ __all__ = [
     "load_policy",
     "make_env",
     "parse_suite",
+    "register_algorithm",
     "register_robot",
     "register_suites",
     "resume",
