@@ -17,9 +17,9 @@ from typing import Any
 
 import mujoco.batch
 import torch
-import tyro
 
 import statewise
+from statewise.settings import cli
 
 SUITES = ("Point-Hazard-8", "Point-Pillar-8", "Swimmer-Hazard-8", "Drone-3DHazard-8",
           "Walker-Hazard-8", "Ant-Hazard-8", "Arm3-Hazard-8", "Humanoid-Hazard-8")  # fmt: skip
@@ -99,4 +99,4 @@ def peak_memory() -> float:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    main(cli(Args))

@@ -26,12 +26,12 @@ from typing import Any, cast
 import mujoco
 import mujoco_warp as mjw
 import torch
-import tyro
 import warp as wp
 
 import statewise
 from statewise import VecEnv
 from statewise.core.placement import LayoutError
+from statewise.settings import cli
 from statewise.sim.scene import SUBSTEPS
 
 SUITES = ("Point-Hazard-8", "Point-Pillar-4", "Swimmer-Hazard-8", "Drone-3DHazard-8",
@@ -227,7 +227,8 @@ def seconds_per_call(call: Callable[[], None], device: torch.device, args: Args)
 
 def train(suite: str, worlds: int, args: Args) -> Trained:
     from statewise.algos import get_algorithm
-    from statewise.training.loop import Training, TrainSettings
+    from statewise.training.config import TrainSettings
+    from statewise.training.loop import Training
 
     steps = max(1, round(30_000 / worlds)) * worlds
     with tempfile.TemporaryDirectory() as out:
@@ -288,4 +289,4 @@ def release() -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    main(cli(Args))

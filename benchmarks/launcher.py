@@ -15,10 +15,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import tyro
-
-from statewise.bench.grid import Run, paper_grid
+from statewise.bench.grid import Run, product_grid
 from statewise.bench.launch import LaunchOptions, job_count, launch
+from statewise.settings import cli
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,10 @@ class Args:
 def main(args: Args) -> None:
     options = LaunchOptions(jobs=args.jobs)
     with tempfile.TemporaryDirectory() as out:
-        grid = paper_grid([args.suite], [args.algo], [0], out, {"steps": args.steps})
+        grid = product_grid([args.suite], [args.algo], [0], out, {"steps": args.steps})
         jobs = job_count(grid.open(), options)
         seeds = range(jobs * args.rounds)
-        grid = paper_grid([args.suite], [args.algo], seeds, out, {"steps": args.steps})
+        grid = product_grid([args.suite], [args.algo], seeds, out, {"steps": args.steps})
         began, used = time.perf_counter(), time.process_time()
         runs = launch(grid, options, quiet)
         slots = (time.perf_counter() - began) * jobs
@@ -63,4 +62,4 @@ def quiet(runs: Sequence[Run], notice: str) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    main(cli(Args))

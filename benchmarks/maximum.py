@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import tyro
 from torch import Tensor
 
 import statewise
+from statewise.settings import cli, option
 from statewise.training.evaluate import Episodes, run_episodes
 
 
 @dataclass(frozen=True)
 class Args:
-    run: tyro.conf.Positional[Path]
+    run: Path = option(positional=True, metavar="RUN")
     """Of SCPO with `policy_sees_maximum`."""
     episodes: int = 1024
     seed: int = 7
@@ -57,4 +57,4 @@ def main(args: Args) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    main(cli(Args))

@@ -13,14 +13,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
 from statewise.envs.suites import PAPER_SUITES
 from statewise.report.build import build_report
 from statewise.report.export import export_runs
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from synthetic_runs import Epoch, learning, write_run
+
+from statewise.settings import cli
 
 ALGOS = ("scpo", "trpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo", "trpo_sl", "trpo_usl")
 
@@ -61,4 +61,4 @@ def main(args: Args) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    main(cli(Args))

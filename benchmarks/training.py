@@ -15,8 +15,9 @@ import tempfile
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-import tyro
 from environment import measure
+
+from statewise.settings import cli
 
 ALGOS = ("trpo", "cpo", "scpo")
 
@@ -34,7 +35,8 @@ class Args:
 def worker(pipe: Connection, suite: str, algo: str, num_envs: int) -> None:
     """Train an epoch for each message, and answer with its metrics."""
     from statewise.algos import get_algorithm
-    from statewise.training.loop import Training, TrainSettings
+    from statewise.training.config import TrainSettings
+    from statewise.training.loop import Training
 
     with tempfile.TemporaryDirectory() as out:
         settings = TrainSettings(suite, algo=algo, num_envs=num_envs, out=out)
@@ -93,4 +95,4 @@ def ratio(above: list[float], below: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    main(cli(Args))

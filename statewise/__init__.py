@@ -1,48 +1,65 @@
 """Reinforcement learning for robots that must be safe at every step."""
 
+import importlib
 import os
+from typing import TYPE_CHECKING, Any
 
 # Before torch is loaded: beside other work its threads should sleep at a barrier, not spin at it for
 # one that does not run, which takes ten times as long (docs/speed.md).
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from statewise.algos import ALGORITHMS, Algorithm, get_algorithm, register_algorithm
-from statewise.envs.gymnasium import register_suites
-from statewise.envs.imports import ImportedEnv, import_env
-from statewise.envs.robots import Robot, get_robot, register_robot, robot_names
-from statewise.envs.suites import PAPER_SUITES, Suite, parse_suite
-from statewise.envs.vec_env import VecEnv, make_env
-from statewise.training.api import evaluate, resume, train
-from statewise.training.policy import Policy, load_policy
-from statewise.types import EnvSpec, Rollout, Step
 from statewise.version import __version__
 
-register_suites()
+if TYPE_CHECKING:
+    from statewise.algos import ALGORITHMS as ALGORITHMS
+    from statewise.algos import Algorithm as Algorithm
+    from statewise.algos import get_algorithm as get_algorithm
+    from statewise.algos import register_algorithm as register_algorithm
+    from statewise.envs.gymnasium import register_suites as register_suites
+    from statewise.envs.imports import ImportedEnv as ImportedEnv
+    from statewise.envs.imports import import_env as import_env
+    from statewise.envs.robots import Robot as Robot
+    from statewise.envs.robots import get_robot as get_robot
+    from statewise.envs.robots import register_robot as register_robot
+    from statewise.envs.robots import robot_names as robot_names
+    from statewise.envs.suites import PAPER_SUITES as PAPER_SUITES
+    from statewise.envs.suites import Suite as Suite
+    from statewise.envs.suites import parse_suite as parse_suite
+    from statewise.envs.vec_env import VecEnv as VecEnv
+    from statewise.envs.vec_env import make_env as make_env
+    from statewise.training.api import evaluate as evaluate
+    from statewise.training.api import resume as resume
+    from statewise.training.api import train as train
+    from statewise.training.policy import Policy as Policy
+    from statewise.training.policy import load_policy as load_policy
+    from statewise.types import EnvSpec as EnvSpec
+    from statewise.types import Rollout as Rollout
+    from statewise.types import Step as Step
 
-__all__ = [
-    "ALGORITHMS",
-    "PAPER_SUITES",
-    "Algorithm",
-    "EnvSpec",
-    "ImportedEnv",
-    "Policy",
-    "Robot",
-    "Rollout",
-    "Step",
-    "Suite",
-    "VecEnv",
-    "__version__",
-    "evaluate",
-    "get_algorithm",
-    "get_robot",
-    "import_env",
-    "load_policy",
-    "make_env",
-    "parse_suite",
-    "register_algorithm",
-    "register_robot",
-    "register_suites",
-    "resume",
-    "robot_names",
-    "train",
-]
+_HOMES = {
+    "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
+    "envs.gymnasium": ("register_suites",),
+    "envs.imports": ("ImportedEnv", "import_env"),
+    "envs.robots": ("Robot", "get_robot", "register_robot", "robot_names"),
+    "envs.suites": ("PAPER_SUITES", "Suite", "parse_suite"),
+    "envs.vec_env": ("VecEnv", "make_env"),
+    "training.api": ("evaluate", "resume", "train"),
+    "training.policy": ("Policy", "load_policy"),
+    "types": ("EnvSpec", "Rollout", "Step"),
+}
+"""The module that each public name is imported from when it is first used: torch loads only then."""
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'statewise' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"statewise.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

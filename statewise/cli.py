@@ -1,61 +1,36 @@
-"""The `statewise` command. Each subcommand is a dataclass of its options with a `run`."""
+"""The `statewise` command: finds the subcommand, reads its options, runs it, and reports mistakes.
+
+Each subcommand is a dataclass of its options with a `run` method. Its module is imported only when
+it is asked for, so that `statewise --help` answers at once.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import json
-import math
-import os
+import argparse
+import importlib
 import sys
-import tempfile
-import time
-import webbrowser
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
 
-import torch
-import tyro
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import track
-from torch import Tensor
-
-from statewise.algos import ALGORITHMS, Algorithm, get_algorithm
-from statewise.bench.ablations import Ablations
-from statewise.bench.command import STOPPED_STATUS, Paper
-from statewise.bench.grid import parse_seeds
-from statewise.bench.rollouts import random_policy
-from statewise.cli_tables import evaluation_table, play_table, robot_table, suite_table
-from statewise.envs.render import (
-    Camera,
-    DrawError,
-    Episode,
-    Renderer,
-    Tally,
-    VideoFile,
-    Viewer,
-    check_video_path,
-)
-from statewise.envs.robots import robot_names
-from statewise.envs.vec_env import VecEnv, make_env
-from statewise.plugins import import_modules
-from statewise.runs.checkpoint import write_atomically
-from statewise.runs.folder import check_folder
-from statewise.sim.backend import GpuError, MissingPackage
-from statewise.training import api
-from statewise.training.loop import TrainSettings
-from statewise.training.policy import load_policy
-from statewise.types import Step
+from statewise import settings
 from statewise.version import __version__
 
-_VIDEO_RATE = 34.0
-"""Frames per second of a video at most: faster robots are shown every few steps."""
-_SEEDS_HELP = "Train once with each of these seeds, one after another: 0..7, or 0,3,5."
-_SPEED_WORLDS = 256
-_SPEED_SECONDS = 2.0
+COMMANDS = {
+    "train": ("commands:Train", "Train an algorithm in a suite, or continue a run (--resume RUN)."),
+    "evaluate": ("commands:Evaluate", "Say how good and how safe a trained policy is."),
+    "play": ("commands:Play", "Watch a policy: as a video, in a window, or as numbers."),
+    "plot": ("commands:Plot", "Draw the learning curves of runs."),
+    "report": ("commands:Report", "Make a web page that compares all runs in some folders."),
+    "bench": ("", "Train many runs at once, on this machine or on a Ray cluster."),
+    "bench grid": ("bench.command:GridCommand", "Any suites, algorithms, settings and seeds."),
+    "bench paper": ("bench.command:Paper", "All of the SCPO paper's suites and algorithms."),
+    "bench ablations": ("bench.ablations:Ablations", "The paper's questions, and their figures."),
+    "list": ("commands:List", "Print the algorithms, suites or robots."),
+    "demo": ("commands:Demo", "Train, evaluate, plot and film a policy in about two minutes."),
+}
+"""Where each subcommand is defined, and what it does."""
+STOPPED_STATUS = 130
+"""Exit status after Ctrl-C, as is usual."""
 
 
 class Command(Protocol):
@@ -64,344 +39,48 @@ class Command(Protocol):
     def run(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class List:
-    """Print a table of the suites or the robots."""
+class OptionParser(argparse.ArgumentParser):
+    """An `ArgumentParser` whose mistakes are ValueErrors of one line that name the closest options."""
 
-    what: tyro.conf.Positional[Literal["suites", "robots"]]
-    """Which of the two."""
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(
+            prog=f"statewise {name}".strip(),
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
 
-    def run(self) -> None:
-        table = suite_table() if self.what == "suites" else robot_table()
-        _console().print(table)
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}. `{self.prog} --help` lists the options")
 
-
-@dataclass(frozen=True)
-class Play:
-    """Watch a policy in a suite: as a video, in a window, or as numbers only."""
-
-    what: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE|RUN")]
-    """A suite such as Point-Hazard-8, or a run folder or one of its checkpoint files, whose policy is
-    then played."""
-    policy: Literal["random", "zero"] | None = None
-    """What chooses the actions in a suite: random ones, each held for 0.1 s (if not said), or none."""
-    video: Path | None = None
-    """Write a video to this file (.mp4 or .gif)."""
-    window: bool = False
-    """Open a window, in real time."""
-    seconds: float = 20.0
-    """How much simulated time to play."""
-    seed: int = 0
-    """Seed of layouts and actions: the same seed plays the same scenes."""
-    camera: Camera = "arena"
-    """Where the video looks from: over the arena, behind the robot, or from the top."""
-    width: int = 960
-    """Width of the video in pixels."""
-    height: int = 720
-    """Height of the video in pixels."""
-    continuing: bool = False
-    """Move the goal when it is reached and go on, instead of ending the episode."""
-    best_safe: bool = False
-    """Play the policy of the run's safest epoch instead of its last one."""
-    speed: bool = True
-    """Measure the speed of the environment with 256 worlds too (about two seconds)."""
-
-    def run(self) -> None:
-        if not (math.isfinite(self.seconds) and self.seconds > 0):
-            raise ValueError(f"--seconds is {self.seconds}: give a positive number of seconds")
-        if self.video is not None:
-            check_video_path(self.video)
-        trained, suite, compact, continuing = None, self.what, False, self.continuing
-        if _is_path(self.what):
-            trained = load_policy(self.what, self.best_safe)
-            if self.policy is not None:
-                raise ValueError(
-                    f"--policy is for suites, and {self.what} has a policy of its own: leave it out"
-                )
-            suite, compact = trained.settings.suite, trained.settings.compact
-            continuing = continuing or trained.settings.continuing
-            import_modules(trained.settings.imports)
-        elif self.best_safe:
-            raise ValueError(
-                f"--best-safe is for runs, and {self.what} is none: give a run folder, or leave it out"
-            )
-        if suite.startswith("gym:"):
-            raise ValueError(f"{suite} is not ours to draw: play shows the suites of statewise")
-        env = make_env(suite, 1, self.seed, compact=compact, continuing=continuing)
-        started = time.perf_counter()
-        if trained is None:
-            episodes, running = self._play(env, _policy(self.policy or "random", env, self.seed))
-        else:
-            trained.check(env.spec)
-            algo = trained.algo
-            episodes, running = self._play(env, lambda step: algo.act(step, None).executed)
-        _console().print(play_table(env, episodes, running))
-        if self.video is not None:
-            took = time.perf_counter() - started
-            print(f"video: {self.video} ({took:.1f} s to simulate and draw)")
-        if self.speed:
-            speed = measure_speed(suite, _SPEED_WORLDS, _SPEED_SECONDS)
-            print(f"speed: {speed:,.0f} environment steps/s "
-                  f"({_SPEED_WORLDS} worlds, random actions)")  # fmt: skip
-
-    def _play(self, env: VecEnv, act: Callable[[Step], Tensor]) -> tuple[list[Episode], Tally]:
-        """Step, show and count: the finished episodes and the running one."""
-        steps = max(1, round(self.seconds / env.spec.control_dt))
-        every = max(1, math.ceil(1 / env.spec.control_dt / _VIDEO_RATE))
-        episodes: list[Episode] = []
-        tally = Tally(env)
-        step = env.reset(self.seed)
-        renderer = Renderer(env, self.width, self.height, self.camera) if self.video else None
-        viewer = Viewer(env) if self.window else None
-        video = VideoFile(self.video, 1 / env.spec.control_dt / every) if self.video else None
-        for shown in (renderer, viewer):
-            if shown is not None:
-                shown.tally = tally
-        try:
-            for i in track(range(steps), f"{env.suite.name}, {self.seconds:g} s",
-                           console=_console(stderr=True), transient=True):  # fmt: skip
-                step = env.step(act(step))
-                episodes += tally.add(step)
-                if renderer is not None and video is not None and i % every == 0:
-                    video.add(renderer.frame())
-                if viewer is not None:
-                    if not viewer.is_open:
-                        break
-                    viewer.sync()
-                    time.sleep(env.spec.control_dt)
-        finally:
-            for thing in (video, renderer, viewer):
-                if thing is not None:
-                    thing.close()
-        return episodes, tally
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Continue a run from its last checkpoint."""
-
-    resume: Path
-    """The run folder."""
-
-    def run(self) -> None:
-        _leave_if_stopped(api.resume(self.resume))
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Say how good and how safe a trained policy is, over fresh episodes."""
-
-    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run folder, or one of its checkpoint files."""
-    episodes: int = 1000
-    """How many episodes to run."""
-    seed: int = 7
-    """Seed of the layouts."""
-    sampled: bool = False
-    """Draw actions from the policy instead of taking its mean."""
-    threshold: float = 0.0
-    """A step violates a constraint if it costs more than this."""
-    suite: str | None = None
-    """Evaluate in another suite of the same sizes than the one it was trained in."""
-    best_safe: bool = False
-    """Take the policy of the run's safest epoch instead of its last one."""
-    json: Path | None = None
-    """Write the numbers to this file too."""
-
-    def run(self) -> None:
-        if self.json is not None:  # now, and not after all the episodes
-            if self.json.is_dir():
-                raise ValueError(f"--json {self.json} is a folder: name a file")
-            check_folder("--json", self.json.parent)
-        found = api.evaluate(
-            self.path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
-            self.best_safe,
-        )  # fmt: skip
-        _console().print(evaluation_table(found))
-        if self.json is not None:
-            write_atomically(self.json, (json.dumps(found.as_dict(), indent=2) + "\n").encode())
-            print(f"numbers: {self.json}")
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Draw the learning curves of runs: a colour for each algorithm, a band over its seeds."""
-
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Run folders."""
-    out: Path = Path("curves.png")
-    """The picture to write (.png, .svg or .pdf)."""
-
-    def run(self) -> None:
-        from statewise.report.curves import draw_curves
-
-        if not self.runs:
-            raise ValueError("name at least one run folder to draw")
-        print(f"curves: {draw_curves(self.runs, self.out)}")
-
-
-@dataclass(frozen=True)
-class Report:
-    """Make a web page, and its Markdown twin, of all runs in some folders, beside the paper's."""
-
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
-    """Folders that are searched for runs."""
-    out: Path = Path("report")
-    """Where index.html, report.md and pictures/ go."""
-    notes: Path | None = None
-    """A Markdown file of explanations, with a heading for each suite, as in `# Point-Hazard-8`."""
-    export: Path | None = None
-    """Write the runs there too, in a small form from which the same report can be made."""
-    open: bool = False
-    """Show the page in the browser."""
-
-    def run(self) -> None:
-        from statewise.report.build import build_report
-        from statewise.report.export import export_runs
-        from statewise.report.questions import find_answers, questions_section, write_answers
-
-        check_folder("--out", self.out)
-        if self.export is not None:
-            check_folder("--export", self.export)
-        left_out: list[str] = []
-        answers = find_answers(self.runs, left_out)
-        for line in left_out:
-            print(f"left out: {line}")
-        with tempfile.TemporaryDirectory() as drawn:
-            section = questions_section(answers, Path(drawn), left_out)
-            page = build_report(self.runs, self.out, self.notes, section)
-        print(f"report: {page} and {self.out / 'report.md'}")
-        if self.export is not None:
-            print(f"exported: {len(export_runs(self.runs, self.export))} runs to {self.export}")
-            write_answers(answers, self.export / "questions")
-        if self.open:
-            webbrowser.open(page.resolve().as_uri())
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Train many runs: fills the machine or a cluster, skips what is finished, resumes the rest."""
-
-    what: Annotated[
-        Annotated[Paper, tyro.conf.subcommand("paper")]
-        | Annotated[Ablations, tyro.conf.subcommand("ablations")],
-        tyro.conf.OmitSubcommandPrefixes,
-        tyro.conf.OmitArgPrefixes,
-    ]
-
-    def run(self) -> None:
-        self.what.run()
-
-
-@dataclass(frozen=True)
-class Demo:
-    """Train SCPO on Point-Hazard-8 for a minute, evaluate it, draw its curves, record a video."""
-
-    steps: int = 600_000
-    """Environment steps to train for; the paper takes 6 million."""
-    out: Path = Path("out/demo")
-    """Where everything goes, in a new folder for each demo."""
-
-    def run(self) -> None:
-        out = self.out / time.strftime("%Y%m%d-%H%M%S")
-        run = api.train("Point-Hazard-8", steps=self.steps, out=str(out))
-        _leave_if_stopped(run)
-        Evaluate(run, episodes=500, json=out / "evaluation.json").run()
-        Plot((run,), out / "curves.png").run()
-        Play(str(run), video=out / "policy.mp4", seconds=10, speed=False).run()
-        print(f"\nall of it is in {out}")
-
-
-COMMANDS: dict[str, Callable[..., Command]] = {
-    "list": List,
-    "play": Play,
-    "evaluate": Evaluate,
-    "plot": Plot,
-    "report": Report,
-    "bench": Bench,
-    "demo": Demo,
-}
-"""Every subcommand by name, but for `train`, whose options depend on the algorithm."""
-
-
-def _train_command(args: Sequence[str]) -> type[Command]:
-    """The `train` command with the options of the algorithm that `--algo` names."""
-    if any(a.split("=")[0] == "--resume" for a in args):
-        return Resume
-    named = [b for a, b in itertools.pairwise([*args, ""]) if a == "--algo"]
-    named += [a.removeprefix("--algo=") for a in args if a.startswith("--algo=")]
-    kind = get_algorithm(named[-1] if named else "scpo")
-    _check_own_settings(kind, args)
-    # tyro would say what is wrong with a setting under a name of its own, in a box: it gets settings
-    # that check nothing, and the real ones are made, and checked, when the command runs.
-    unchecked = type(
-        kind.settings_class.__name__,
-        (kind.settings_class,),
-        {"__post_init__": lambda self: None, "__doc__": kind.settings_class.__doc__},
-    )
-
-    def run(self: Any) -> None:
-        own = kind.settings_class(**vars(self.algorithm))
-        if self.seeds:
-            paths = api.train_seeds(self.train, own, parse_seeds(self.seeds))
-        else:
-            paths = [api.start(self.train, own)]
-        _leave_if_stopped(paths[-1])
-
-    flat = tyro.conf.OmitArgPrefixes
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
-        ("train", Annotated[TrainSettings, flat]),
-        ("algorithm", Annotated[unchecked, flat]),
-        ("seeds", Annotated[str, tyro.conf.arg(help=_SEEDS_HELP)], ""),
-    ]
-    command: type[Command] = dataclasses.make_dataclass("Train", fields, namespace={"run": run})
-    command.__doc__ = (
-        f"Train {kind.name} in a suite. `--algo NAME --help` shows the settings of another "
-        f"algorithm ({', '.join(ALGORITHMS)}); `statewise train --resume RUN` continues a run."
-    )
-    return command
-
-
-def _check_own_settings(kind: type[Algorithm], args: Sequence[str]) -> None:
-    """ValueError for an option that only other algorithms have, which says which."""
-    names = {
-        algo: {f.name for f in dataclasses.fields(other.settings_class)}
-        for algo, other in ALGORITHMS.items()
-    }
-    for arg in args:
-        if not arg.startswith("--"):
-            continue
-        option = arg.split("=")[0]
-        name = option.removeprefix("--").replace("-", "_")
-        both = {name, name.removeprefix("no_")}  # of a switch
-        having = [algo for algo, own in names.items() if both & own]
-        if having and kind.name not in having:
-            raise ValueError(
-                f"{kind.name} has no setting {option}: leave it out, or choose an --algo that has it "
-                f"({', '.join(having)})"
-            )
+    def read(self, args: Sequence[str]) -> dict[str, Any]:
+        """The options that were given, by the names of their fields."""
+        dashed = [_with_dashes(arg) for arg in args]
+        found, rest = self.parse_known_args(join_negative_numbers(dashed))
+        wrong = next((a.split("=")[0] for a in rest if a.startswith("-")), None)
+        if wrong is not None:
+            raise ValueError(settings.unknown("option", wrong, self._option_string_actions))
+        if rest:
+            raise ValueError(f"{rest[0]!r} is one argument too many. `{self.prog} --help` helps")
+        return vars(found)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status. A wrong input is one line and status 2.
 
-    Ctrl-C is one line and status 130, but where it has a meaning of its own, as in training.
+    Ctrl-C is one line and status 130, except where it has a meaning of its own, as in training.
     """
     args = list(sys.argv[1:] if argv is None else argv)
-    if args == ["--version"]:
-        print(f"statewise {__version__}")
-        return 0
     try:
-        commands = {"train": _train_command(args[1:] if args[:1] == ["train"] else [])}
-        command: Command = tyro.extras.subcommand_cli_from_dict(
-            commands | COMMANDS, prog="statewise", args=args,
-            description="Reinforcement learning for robots that must be safe at every step.",
-        )  # fmt: skip
-        command.run()
-    except (ValueError, DrawError, GpuError, MissingPackage, OSError) as error:
+        command = read_command(args)
+        if command is not None:
+            command.run()
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        if not _is_mistake(error):
+            raise
         line = " ".join(str(error).split())
-        console = Console(stderr=True, soft_wrap=True, highlight=False)
-        console.print(f"[bold red]error:[/bold red] {escape(line)}")
+        red, plain = ("\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "")
+        print(f"{red}error:{plain} {line}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -409,49 +88,90 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _leave_if_stopped(run: Path) -> None:
-    """End with status 130 if Ctrl-C or SIGTERM stopped the training: a script must not go on."""
-    if not api.finished(run):
-        raise SystemExit(STOPPED_STATUS)
+def read_command(args: Sequence[str]) -> Command | None:
+    """The subcommand that a command line asks for; None if it asked for help only."""
+    first = args[0] if args else "--help"
+    if first == "--version":
+        print(f"statewise {__version__}")
+        return None
+    if first in ("--help", "-h"):
+        print(overview())
+        return None
+    name, rest = first, list(args[1:])
+    if name == "bench":
+        if not rest or rest[0] in ("--help", "-h"):
+            print(overview("bench"))
+            return None
+        name, rest = f"bench {rest[0]}", rest[1:]
+    if name not in COMMANDS:
+        *parents, last = name.split()
+        known = [c.split()[-1] for c in COMMANDS if c.split()[:-1] == parents]
+        raise ValueError(settings.unknown("command", last, known))
+    module, _, kind = COMMANDS[name][0].partition(":")
+    owner = getattr(importlib.import_module(f"statewise.{module}"), kind)
+    if hasattr(owner, "from_command_line"):  # its options depend on what is given
+        special: Command = owner.from_command_line(rest)
+        return special
+    parser = OptionParser(name, owner.__doc__)
+    settings.add_options(parser, owner)
+    command: Command = settings.parse(owner, parser.read(rest))
+    return command
 
 
-def measure_speed(suite: str, num_envs: int, seconds: float) -> float:
-    """Environment steps per second, of all worlds together, under random actions."""
-    env = make_env(suite, num_envs)
-    act = random_policy(env, seed=0, hold=0.0)
-    step = env.reset()
-    for _ in range(3):
-        step = env.step(act(step))
-    count, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        step = env.step(act(step))
-        count += num_envs
-    return count / (time.perf_counter() - started)
+def overview(parent: str = "") -> str:
+    """The help of `statewise`, or of a command with subcommands of its own."""
+    start = f"{parent} " if parent else ""
+    rows = {
+        name.removeprefix(start): about
+        for name, (_, about) in COMMANDS.items()
+        if name.startswith(start) and " " not in name.removeprefix(start)
+    }
+    width = max(map(len, rows)) + 2
+    what = (
+        COMMANDS[parent][1]
+        if parent
+        else "Reinforcement learning for robots that must be safe at every step."
+    )
+    lines = [f"usage: statewise {start}COMMAND [options]", "", what, ""]
+    lines += [f"  {name:<{width}}{about}" for name, about in rows.items()]
+    last = "" if parent else f"\n\nstatewise {__version__}. `statewise --version` prints this."
+    return "\n".join(lines) + f"\n\n`statewise {start}COMMAND --help` explains one of them.{last}"
 
 
-def _is_path(what: str) -> bool:
-    """Whether `play` is given a path, to a run, and not a suite."""
-    path = Path(what)
-    if path.is_file() or (path / "config.json").exists():
-        return True
-    if what.startswith("gym:"):  # an id may have a slash
+def join_negative_numbers(args: Sequence[str]) -> list[str]:
+    """`--option -1e-3` as `--option=-1e-3`: argparse would take such a number for an option."""
+    joined: list[str] = []
+    for arg in args:
+        last = joined[-1] if joined else ""
+        if _is_number(arg) and arg.startswith("-") and last.startswith("--") and "=" not in last:
+            joined[-1] = f"{last}={arg}"
+        else:
+            joined.append(arg)
+    return joined
+
+
+def _with_dashes(arg: str) -> str:
+    """`--cost_limit=1` as `--cost-limit=1`."""
+    name, equals, value = arg.partition("=")
+    return name.replace("_", "-") + equals + value if arg.startswith("--") else arg
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
         return False
-    # Runs with `--out .` lie in a folder that is called as their suite.
-    return os.sep in what or (path.is_dir() and what.split("-")[0] not in robot_names())
+    return True
 
 
-def _policy(name: str, env: VecEnv, seed: int) -> Callable[[Step], Tensor]:
-    """Actions `[B, a]` for every world, step by step."""
-    if name == "zero":
-        shape = (env.num_envs, env.spec.action_size)
-        return lambda step: torch.zeros(shape, device=env.device)
-    return random_policy(env, seed)
+def _is_mistake(error: Exception) -> bool:
+    """Whether an error is a wrong input, which is told in a line, and not a fault of the program."""
+    if isinstance(error, ValueError | OSError):
+        return True
+    from statewise.sim.backend import GpuError, MissingPackage
+    from statewise.sim.draw import DrawError
 
-
-def _console(stderr: bool = False) -> Console:
-    """A console whose tables keep their columns when the output is not a terminal."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=120)
+    return isinstance(error, GpuError | MissingPackage | DrawError)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
+
+from rich.markup import escape
 from rich.table import Table
 
+from statewise.algos import ALGORITHMS
 from statewise.envs.render import Episode, Tally
 from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
 from statewise.envs.vec_env import VecEnv, make_env
 from statewise.report.table import percent
 from statewise.training.evaluate import Evaluation
+
+
+def algorithm_table() -> Table:
+    table = Table(title="The algorithms", title_justify="left",
+                  caption="`statewise train --algo NAME --help` shows the settings of one",
+                  caption_justify="left")  # fmt: skip
+    for name in ("algorithm", "what it does", "from"):
+        table.add_column(name, no_wrap=name == "algorithm")
+    for name, kind in ALGORITHMS.items():
+        about = (inspect.getdoc(kind) or inspect.getdoc(inspect.getmodule(kind)) or "").split(
+            "\n\n"
+        )
+        table.add_row(name, escape(" ".join(about[0].split())), kind.__module__)
+    return table
 
 
 def suite_table() -> Table:

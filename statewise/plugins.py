@@ -5,21 +5,26 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 
 class PluginError(ValueError):
     """A plug-in cannot be imported, or a run asks for one that the user did not name."""
 
 
-def import_modules(modules: str | Sequence[str]) -> None:
-    """Import modules by name, from the current folder too, as `python -m` finds them.
+def import_modules(modules: str | Sequence[str], folder: str = "") -> None:
+    """Import modules by name, from the current folder (or `folder`) too, as `python -m` finds them.
 
     `sys.path` is left alone where no module is asked for.
     """
     names = (modules,) if isinstance(modules, str) else tuple(modules)
-    if names and os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"imports is {modules!r}: give a string, or several")
+    here = folder or os.getcwd()
+    if names and here not in sys.path and ("" not in sys.path or folder):
+        sys.path.append(here)
     for name in names:
         try:
             importlib.import_module(name)
@@ -33,6 +38,27 @@ def import_modules(modules: str | Sequence[str]) -> None:
         except (ImportError, SyntaxError, ValueError, TypeError, AttributeError, NameError,
                 LookupError, OSError, RuntimeError, ArithmeticError) as error:  # fmt: skip
             raise PluginError(f"--import {name}: {_where(error)}") from error
+
+
+def import_for_run(
+    path: Path, config: Mapping[str, Any], named: str | Sequence[str] = (), trust: bool = False
+) -> None:
+    """Import the plug-ins of a run: those that the user names, and no others unless `trust` is set.
+
+    A run folder is data, perhaps somebody else's, so it cannot have code run by naming a module.
+    """
+    mine = (named,) if isinstance(named, str) else tuple(named)
+    import_modules(mine)
+    train = config["train"]
+    module = str(train.get("suite", "")).removeprefix("gym:").rpartition(":")[0]
+    wanted = [*train.get("imports", ()), *([module] if module else [])]
+    missing = [name for name in wanted if name not in mine and name not in sys.modules]
+    if missing and not trust:
+        raise PluginError(
+            f"the run {path} was trained with plug-ins, which are code: add "
+            f"--import {' '.join(missing)} to import them, or --trust to import whatever a run names"
+        )
+    import_modules(missing)
 
 
 def _where(error: Exception) -> str:

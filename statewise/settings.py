@@ -18,7 +18,6 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -27,10 +26,10 @@ S = TypeVar("S")
 
 _SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9}
 _KINDS = {
-    bool: "true or false",
+    bool: "True or False",
     int: "a whole number",
     float: "a number",
-    str: "text",
+    str: "a string",
     Path: "a path",
 }
 
@@ -56,12 +55,16 @@ class Range:
         )
 
     def __str__(self) -> str:
-        low = f"above {self.above:g}" if self.above is not None else ""
-        low = f"{self.least:g} or more" if self.least is not None else low
-        high = f"below {self.below:g}" if self.below is not None else ""
-        high = f"at most {self.most:g}" if self.most is not None else high
-        both = " and ".join(part for part in (low, high) if part)
-        return both or ("a finite number" if self.finite else "a number")
+        kind = "a finite number" if self.finite else "a number"
+        if self.least is not None and self.most is not None:
+            return f"a number from {self.least:g} to {self.most:g}"
+        bounds = {
+            "{:g} or more": self.least,
+            "above {:g}": self.above,
+            "at most {:g}": self.most,
+            "below {:g}": self.below,
+        }
+        return ", ".join([kind, *(k.format(v) for k, v in bounds.items() if v is not None)])
 
 
 def number(
@@ -91,17 +94,18 @@ def option(
     return field(default=default, metadata={"option": facts})
 
 
-def parse(kind: type[S], given: Mapping[str, Any], owner: str = "") -> S:
-    """Settings of a dataclass from names and values, which may be text.
+def parse(kind: type[S], given: Mapping[str, Any], owner: str = "", text: bool = True) -> S:
+    """Settings of a dataclass from names and values.
 
     Unknown names, wrong types and numbers out of range raise ValueError. owner: what to call the
-    settings in a message, such as "scpo".
+    settings in a message, such as "scpo". text: "6M" or "64,64" may stand for numbers, as on a
+    command line.
     """
-    hints = hints_of(kind)  # type: ignore[arg-type]
+    hints = hints_of(kind)
     for name in given:
         if name not in hints:
             raise ValueError(unknown("setting", name, hints, owner))
-    values = {name: _read(name, hints[name], value) for name, value in given.items()}
+    values = {name: _read(name, hints[name], value, text) for name, value in given.items()}
     missing = [f.name for f in dataclasses.fields(kind)  # type: ignore[arg-type]
                if f.init and f.default is f.default_factory and f.name not in values]  # fmt: skip
     if missing:
@@ -185,8 +189,7 @@ def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> str:
     return f"{owner + ' has no' if owner else 'unknown'} {what} {name!r}. {hint}"
 
 
-@cache
-def hints_of(kind: Any) -> dict[str, Any]:
+def hints_of(kind: type) -> dict[str, Any]:
     """The type of each field of a dataclass."""
     hints = typing.get_type_hints(kind)
     return {f.name: hints[f.name] for f in dataclasses.fields(kind)}
@@ -195,7 +198,7 @@ def hints_of(kind: Any) -> dict[str, Any]:
 # Values ----------------------------------------------------------------------------------------
 
 
-def _read(name: str, hint: Any, value: Any, text: bool = True) -> Any:
+def _read(name: str, hint: Any, value: Any, text: bool) -> Any:
     """A value as the type of its field. text: words such as "6M" may stand for it."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -207,16 +210,15 @@ def _read(name: str, hint: Any, value: Any, text: bool = True) -> Any:
             raise ValueError(f"{name} is {value!r}: give one of {', '.join(map(str, inner))}")
         return value
     if origin is tuple:
-        if isinstance(value, str) and text:
-            value = [part for part in re.split(r"[,\s]+", value) if part]
         items = value if isinstance(value, list | tuple) else (value,)
-        parts = [part for item in items for part in _split(item, text)]
-        return tuple(_read_one(name, inner[0], item, hint, value, text) for item in parts)
+        if text and inner[0] in (int, float):  # 64,64 and "64 64" are two numbers
+            items = [part for item in items for part in _parts(item)]
+        return tuple(_read_one(name, inner[0], item, hint, value, text) for item in items)
     return _read_one(name, hint, value, hint, value, text)
 
 
-def _split(item: Any, text: bool) -> list[Any]:
-    return [p for p in item.split(",") if p] if text and isinstance(item, str) else [item]
+def _parts(item: Any) -> list[Any]:
+    return re.split(r"[,\s]+", item.strip()) if isinstance(item, str) else [item]
 
 
 def _read_one(name: str, kind: Any, item: Any, hint: Any, value: Any, text: bool) -> Any:
@@ -229,7 +231,7 @@ def _read_one(name: str, kind: Any, item: Any, hint: Any, value: Any, text: bool
     if kind is bool and text and isinstance(item, str) and item.lower() in ("true", "false"):
         return item.lower() == "true"
     if kind in (int, float):
-        found = _number(item) if text else item
+        found = _number(item) if text or item in ("inf", "-inf") else item
         whole = isinstance(found, Real) and not isinstance(found, bool)
         if whole and (kind is float or (math.isfinite(found) and float(found).is_integer())):
             return kind(found)
@@ -266,8 +268,7 @@ def _shown(value: Any) -> str:
 # The command line ------------------------------------------------------------------------------
 
 
-@cache
-def field_docs(kind: Any) -> dict[str, str]:
+def field_docs(kind: type) -> dict[str, str]:
     """The docstring below each field of a dataclass and of those it inherits from."""
     docs: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
@@ -294,7 +295,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
         if typing.get_origin(hints[f.name]) is Literal:
             given["metavar"] = "{" + ",".join(map(str, typing.get_args(hints[f.name]))) + "}"
         else:
-            given["metavar"] = facts.get("metavar") or f.name.upper()
+            inner = typing.get_args(hints[f.name])[0] if several else hints[f.name]
+            short = {int: "N", float: "X"}.get(inner, f.name.upper())
+            given["metavar"] = facts.get("metavar") or short
         if facts.get("positional"):
             del given["dest"]
             optional = f.default is not dataclasses.MISSING
@@ -311,6 +314,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
 
 def cli(kind: Callable[..., S], args: Sequence[str] | None = None) -> S:
     """Settings of one dataclass from a command line, for a script."""
-    parser = argparse.ArgumentParser(description=inspect.getdoc(kind))
+    about = inspect.getdoc(inspect.getmodule(kind))
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_options(parser, kind)  # type: ignore[arg-type]
     return parse(kind, vars(parser.parse_args(args)))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from statewise.algos import get_algorithm
-from statewise.training.loop import TrainSettings
+from statewise.training.config import TrainSettings
 
 Epoch = Callable[[int], dict[str, Any]]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from statewise import metrics
 from statewise.algos import ALGORITHMS, TrustRegionSettings
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -36,3 +37,10 @@ def test_links_between_pages_lead_somewhere() -> None:
             if not (page.parent / target).exists():
                 broken.append(f"{page.name}: {target}")
     assert not broken, broken
+
+
+def test_the_page_of_metrics_is_what_the_code_says() -> None:
+    page = (DOCS / "metrics.md").read_text()
+    assert page.endswith(f"\n\n{metrics.markdown()}\n"), (
+        "write the table anew: python -c 'from statewise import metrics; print(metrics.markdown())'"
+    )

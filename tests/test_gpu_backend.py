@@ -25,7 +25,8 @@ from statewise.envs.suites import parse_suite
 from statewise.sim.backend import GpuError, Simulator, make_simulator
 from statewise.sim.gpu import WarpSim, buffer_sizes
 from statewise.sim.scene import Scene, build_scene
-from statewise.training.loop import Training, TrainSettings
+from statewise.training.config import TrainSettings
+from statewise.training.loop import Training
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "warp-cpu"

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from statewise.bench import worker
-from statewise.bench.grid import FAILED_FILE, Grid, Run, paper_grid
+from statewise.bench.grid import FAILED_FILE, Grid, Run, product_grid
 from statewise.bench.launch import LaunchOptions, launch
 from statewise.bench.worker import describe_job
 from statewise.runs.folder import RunFolder
@@ -28,7 +28,7 @@ Started = list[tuple[dict[str, Any], dict[str, str]]]
 
 
 def small_grid(out: Path, *algos: str, **train: Any) -> Grid:
-    return paper_grid(["Point-Hazard-1"], algos, [0], str(out), TRAIN | train, OWN)
+    return product_grid(["Point-Hazard-1"], algos, [0], str(out), TRAIN | train | OWN)
 
 
 def quiet(runs: Sequence[Run], notice: str) -> None:
@@ -142,7 +142,8 @@ def test_a_run_keeps_the_threads_it_began_with(
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(5)))  # which 0 means
     seen: list[int] = []
     monkeypatch.setattr(
-        "statewise.training.api.go", lambda training, quiet: seen.append(torch.get_num_threads())
+        "statewise.training.api.run_with_display",
+        lambda training, quiet: seen.append(torch.get_num_threads()),
     )
     if began is not None:
         (run,) = small_grid(tmp_path, "trpo", threads=began).open()

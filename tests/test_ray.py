@@ -15,7 +15,7 @@ import pytest
 
 import statewise
 from statewise.bench import ray_launcher
-from statewise.bench.grid import Run, paper_grid
+from statewise.bench.grid import Run, product_grid
 from statewise.bench.launch import LaunchOptions
 from statewise.cli import main
 from statewise.runs.folder import RunFolder
@@ -63,7 +63,7 @@ def test_a_node_that_does_not_see_the_folder_is_an_error_with_the_fix(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "write_text", lambda self, text: 0)  # the permit reaches no one
-    grid = paper_grid([SUITE], ["trpo"], [0], str(tmp_path), TRAIN, OWN)
+    grid = product_grid([SUITE], ["trpo"], [0], str(tmp_path), TRAIN | OWN)
     with pytest.raises(ValueError, match="folder that all nodes share"):
         ray_launcher.launch(grid, options(cluster), lambda runs, notice: None)
     assert not list(tmp_path.glob("*/*/*"))
@@ -72,7 +72,7 @@ def test_a_node_that_does_not_see_the_folder_is_an_error_with_the_fix(
 def test_a_grid_that_is_stopped_and_then_loses_a_node_finishes_with_nothing_lost(
     cluster: Any, tmp_path: Path
 ) -> None:
-    grid = paper_grid([SUITE], ["scpo", "trpo"], [0], str(tmp_path / "ray"), TRAIN, OWN)
+    grid = product_grid([SUITE], ["scpo", "trpo"], [0], str(tmp_path / "ray"), TRAIN | OWN)
     notices: list[str] = []
 
     def press_ctrl_c(runs: Sequence[Run], notice: str) -> None:
@@ -126,7 +126,7 @@ def test_an_address_without_ray_fails_within_seconds_with_the_fix(
 
 @pytest.mark.parametrize("address", ["somewhere", "10.0.0.1", "ray://"])
 def test_an_address_is_a_host_and_a_port(address: str, tmp_path: Path) -> None:
-    grid = paper_grid([SUITE], ["trpo"], [0], str(tmp_path), TRAIN, OWN)
+    grid = product_grid([SUITE], ["trpo"], [0], str(tmp_path), TRAIN | OWN)
     with pytest.raises(ValueError, match="give HOST:PORT"):
         wrong = dataclasses.replace(LaunchOptions(launcher="ray"), address=address)
         ray_launcher.launch(grid, wrong, lambda runs, notice: None)
@@ -136,6 +136,6 @@ def test_without_ray_the_error_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    grid = paper_grid([SUITE], ["trpo"], [0], str(tmp_path), TRAIN, OWN)
+    grid = product_grid([SUITE], ["trpo"], [0], str(tmp_path), TRAIN | OWN)
     with pytest.raises(ValueError, match=r"pip install 'statewise\[ray\]'"):
         ray_launcher.launch(grid, LaunchOptions(launcher="ray"), lambda runs, notice: None)

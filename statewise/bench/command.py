@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import time
-import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import torch
-import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from statewise.algos import ALGORITHMS, get_algorithm
+from statewise import settings
+from statewise.algos import ALGORITHMS
 from statewise.bench import launch
 from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
-from statewise.bench.grid import LOG_FILE, Grid, Run, State, paper_grid, parse_seeds
+from statewise.bench.grid import LOG_FILE, Grid, Run, State, parse_seeds, product_grid
 from statewise.bench.launch import LaunchOptions, Report
 from statewise.bench.table import GridView, summary
 from statewise.envs.suites import PAPER_SUITES
+from statewise.plugins import import_modules
 from statewise.runs.folder import check_folder
-from statewise.training.loop import TrainSettings
+from statewise.settings import number, option
 
 _OPTIONS = {
     "suite": "suites", "algo": "algos", "seed": "seeds", "steps": "steps", "num_envs": "num-envs",
-    "device": "device", "out": "out", "threads": "threads", "label": "out",
+    "device": "device", "out": "out", "threads": "threads", "label": "out", "imports": "import",
 }  # fmt: skip
 """Settings of a run that the command has options for."""
 _PLAN: dict[State, str] = {
@@ -45,59 +43,82 @@ STOPPED_STATUS = 130
 
 
 @dataclass(frozen=True)
-class GridOptions:
+class GridOptions(LaunchOptions):
     """Which runs, shared by all benchmarks."""
 
-    suites: Annotated[tuple[str, ...], tyro.conf.arg(metavar="SUITE ...")] = PAPER_SUITES
+    suites: tuple[str, ...] = option((), metavar="SUITE")
     """Suites, such as Point-Hazard-8 Ant-Hazard-8."""
-    seeds: str = "0..1"
-    """Seeds: 0..2 are 0, 1 and 2; 0,1,5 are these; 3 is that one. The paper has two."""
-    steps: int = 0
-    """Environment steps of each run; 0: the paper's 6 million (30 million for Ant, Walker,
-    Humanoid)."""
-    num_envs: int = 0
-    """Worlds of each run; 0: as many as `statewise train` takes."""
+    seeds: str = "0"
+    """Seeds: 0..2 are 0, 1 and 2; 0,1,5 are these; 3 is that one."""
+    steps: int = number(0, least=0)
+    """Environment steps of each run, such as 6M. 0 takes as many as `statewise train` does."""
+    num_envs: int = number(0, least=0)
+    """Worlds of each run. 0 takes as many as `statewise train` does."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where each run trains."""
     out: Path = Path("runs")
-    """Runs go to OUT/SUITE/ALGO/seed-SEED; what is finished there is not trained again."""
-    set: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE ...")] = ()
-    """Any other setting of `statewise train`, as KEY=VALUE; one that only some algorithms have is
-    set for those."""
+    """Runs go to OUT/SUITE/ALGO/seed-SEED. What is finished there is not trained again."""
+    set: tuple[str, ...] = option((), metavar="NAME=VALUE")
+    """Any other setting of `statewise train`, as NAME=VALUE. NAME=A,B,C trains with each of the values,
+    into OUT/SUITE/ALGO-NAME-VALUE/seed-SEED. Spaces join the parts of one value: "hidden=64 64". A
+    setting that only some algorithms have is set for those."""
+    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
+    """Modules to import first, such as one that registers your environment, robot or algorithm."""
     dry_run: bool = False
     """Print what would be trained, and how long it may take, and stop."""
 
-    def settings(self, algorithms: Sequence[type]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the runs share: settings of the training, and of these algorithms' own."""
-        train, own = parse_settings(self.set, algorithms)
-        common = {"steps": self.steps, "num_envs": self.num_envs, "device": self.device}
-        return common | train, own
+    def given(self) -> dict[str, Any]:
+        """What the settings of the runs are, or the list of values that one takes."""
+        pairs: dict[str, Any] = dict(settings.read_pairs(self.set))
+        for name in pairs:
+            if name in _OPTIONS:
+                raise ValueError(f"--set {name}=... does not work: use --{_OPTIONS[name]}")
+        names = ("steps", "num_envs", "device", "imports")
+        return {name: getattr(self, name) for name in names} | pairs
 
-
-_ALL, _HERE = GridOptions(), LaunchOptions()
+    def grid(self, suites: Sequence[str], algos: Sequence[str]) -> Grid:
+        """Every suite, algorithm, seed and combination of settings; plug-ins are imported first."""
+        import_modules(self.imports)
+        seeds = parse_seeds(self.seeds)
+        return product_grid(split(suites), split(algos), seeds, str(self.out), self.given())
 
 
 @dataclass(frozen=True)
-class Paper:
-    """Train every algorithm on every suite with every seed, many runs at a time.
+class GridCommand(GridOptions):
+    """Train any product of suites, algorithms, settings and seeds, many runs at a time.
 
     Finished runs are skipped, interrupted ones go on where they were, failed ones are tried again:
     stop it (Ctrl-C) and start it as you like. Runs that fail are reported at the end.
     """
 
-    algos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ALGO ...")] = tuple(ALGORITHMS)
+    algos: tuple[str, ...] = option(("scpo",), metavar="ALGO")
     """Algorithms, such as scpo cpo."""
-    grid: Annotated[GridOptions, tyro.conf.OmitArgPrefixes] = _ALL
-    launch: Annotated[LaunchOptions, tyro.conf.OmitArgPrefixes] = _HERE
 
     def run(self) -> None:
-        algos = split(self.algos)
-        train, own = self.grid.settings([get_algorithm(name).settings_class for name in algos])
-        suites, seeds = split(self.grid.suites), parse_seeds(self.grid.seeds)
-        grid = paper_grid(suites, algos, seeds, str(self.grid.out), train, own)
-        status = run_grid(grid, self.launch, self.grid.dry_run)
-        if status:
-            raise SystemExit(status)
+        if not self.suites:
+            raise ValueError("name at least one suite: --suites Point-Hazard-8")
+        leave(run_grid(self.grid(self.suites, self.algos), self, self.dry_run))
+
+
+@dataclass(frozen=True)
+class Paper(GridCommand):
+    """Train every algorithm on every suite of the SCPO paper with every seed, many runs at a time.
+
+    Otherwise like `bench grid`: stop it (Ctrl-C) and start it as you like.
+    """
+
+    suites: tuple[str, ...] = option(PAPER_SUITES, metavar="SUITE")
+    """Suites, instead of all sixteen."""
+    algos: tuple[str, ...] = option(tuple(ALGORITHMS), metavar="ALGO")
+    """Algorithms, instead of all nine."""
+    seeds: str = "0..1"
+    """Seeds, as for `bench grid`. The paper has two."""
+
+
+def leave(status: int) -> None:
+    """End the process with a status, unless all is well."""
+    if status:
+        raise SystemExit(status)
 
 
 def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
@@ -108,19 +129,20 @@ def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
     console = Console(file=sys.stdout)  # the true one, also while Ray's own prints go to a file
     if not console.is_terminal:
         console = Console(file=sys.stdout, width=140)
-    options.check()
     runs = grid.open()
     check_folder("--out", Path(grid.out))
     if dry_run:
         _print_plan(console, runs, options)
         return 0
-    on_gpu = options.launcher == "local" and any(r.train.device.startswith("cuda") for r in runs)
-    if on_gpu and not torch.cuda.is_available():
-        raise ValueError(
-            "--device cuda needs a GPU, and none is to be found here: use --device cpu"
-        )
+    if options.launcher == "local" and any(r.train.device.startswith("cuda") for r in runs):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError(
+                "--device cuda needs a GPU, and none is to be found here: use --device cpu"
+            )
     started = time.monotonic()
-    console.print(_opening(runs, grid.out, options), highlight=False)
+    console.print(_opening(runs, grid.out, options), highlight=False, markup=False)
     with GridView(console) as view:
         runs = launcher(options)(grid, options, view)
     return _print_end(console, runs, time.monotonic() - started)
@@ -138,44 +160,6 @@ def launcher(options: LaunchOptions) -> Callable[[Grid, LaunchOptions, Report], 
 def split(names: Sequence[str]) -> list[str]:
     """Names given one by one or with commas between."""
     return [name for given in names for name in given.split(",") if name]
-
-
-def parse_settings(
-    items: Sequence[str], algorithms: Sequence[type]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """KEY=VALUE items as settings of the training and of the algorithms."""
-    train: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    for item in items:
-        key, equals, text = item.partition("=")
-        key = key.replace("-", "_")
-        if not equals or key in _OPTIONS:
-            option = f"--{_OPTIONS[key]}" if key in _OPTIONS else "--set KEY=VALUE"
-            raise ValueError(f"--set {item} does not work: use {option}")
-        kinds = (TrainSettings, *algorithms)
-        owner = next((k for k in kinds if key in typing.get_type_hints(k)), None)
-        if owner is None:
-            known = {name for k in kinds for name in typing.get_type_hints(k)}
-            close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-            hint = f". Did you mean {' or '.join(close)}?" if close else ""
-            raise ValueError(f"--set {item}: nothing here has a setting {key!r}{hint}")
-        (train if owner is TrainSettings else own)[key] = _value(item, owner, key, text)
-    return train, own
-
-
-def _value(item: str, owner: type, key: str, text: str) -> Any:
-    """Text as the type of a setting."""
-    hint = typing.get_type_hints(owner)[key]
-    try:
-        if typing.get_origin(hint) is tuple:
-            kind = typing.get_args(hint)[0]
-            return tuple(kind(part) for part in text.split(","))
-        if hint is bool:
-            return {"true": True, "false": False}[text.lower()]
-        return hint(text) if hint in (int, float) else text
-    except (ValueError, KeyError):
-        expected = "true or false" if hint is bool else getattr(hint, "__name__", str(hint))
-        raise ValueError(f"--set {item}: {text!r} is not a value for {key} ({expected})") from None
 
 
 # What is printed ---------------------------------------------------------------------------------

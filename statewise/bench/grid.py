@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import difflib
+import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from statewise.algos import ALGORITHMS, get_algorithm
+from statewise import settings
+from statewise.algos import Algorithm, get_algorithm
 from statewise.algos.base import LimitSettings, Settings
 from statewise.envs.imports import PREFIX, check_id
-from statewise.envs.suites import PAPER_SUITES, parse_suite
+from statewise.envs.suites import parse_suite
 from statewise.plugins import import_modules
 from statewise.runs import checkpoint
-from statewise.runs.folder import config_from_json, holds_a_run
+from statewise.runs.folder import file_name, holds_a_run
 from statewise.runs.lock import is_locked
-from statewise.training.loop import INCIDENTAL, TrainSettings, earlier
+from statewise.training.config import INCIDENTAL, TrainSettings
 
 State = Literal[
     "new",  # nothing on disk yet
@@ -39,6 +39,7 @@ LOG_FILE = "log.txt"
 """What the workers of a run printed."""
 
 _TAIL = 65536
+MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -61,25 +62,24 @@ class RunSpec:
 
     def resolve(self, out: str) -> tuple[TrainSettings, Settings]:
         """The settings it trains with, all defaults filled in; wrong ones raise ValueError."""
+        train = dict(self.train)
+        import_modules(train.get("imports", ()))  # they may register the robot or the algorithm
         kind = get_algorithm(self.algo)
-        _check_names(self.train, TrainSettings, "train")
-        import_modules(self.train.get("imports", ()))  # they may register the suite's robot
         if self.suite.startswith(PREFIX):
             check_id(self.suite)
             num_costs = 0  # shown by its first step
         else:
             num_costs = len(parse_suite(self.suite).constraints)
-        _check_names(self.algorithm, kind.settings_class, kind.name)
         if not re.fullmatch(r"[\w.-]*", self.label) or self.label.startswith("."):
             raise ValueError(
                 f"the label {self.label!r} names a folder: use letters, digits, dots and dashes"
             )
-        train: dict[str, Any] = {"suite": self.suite, "algo": self.algo, "seed": self.seed}
-        train |= {**self.train, "label": self.label, "out": out}
-        own = kind.settings_class(**self.algorithm)
+        train |= {"suite": self.suite, "algo": kind.name, "seed": self.seed}
+        train |= {"label": self.label, "out": out}
+        own = settings.parse(kind.settings_class, self.algorithm, kind.name)
         if isinstance(own, LimitSettings) and num_costs:
             own.limits(num_costs)
-        return TrainSettings(**train).resolved(), own
+        return settings.parse(TrainSettings, train).resolved(), own
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Run:
         config, failed = self.folder / "config.json", self.folder / FAILED_FILE
         try:
             if config.exists():
-                there = config_from_json(json.loads(config.read_text()))
+                there = json.loads(config.read_text())
                 self.note = _difference(self.train, self.algorithm, there)
                 # Checkpoints before metrics: a running worker writes them the other way round.
                 newest = checkpoint.latest(self.folder / "checkpoints")[:1]
@@ -185,35 +185,56 @@ class Run:
         return newest in ([], [f"epoch-{self.epoch:05d}"])
 
 
-def paper_grid(
-    suites: Sequence[str] = PAPER_SUITES,
-    algos: Sequence[str] = tuple(ALGORITHMS),
-    seeds: Sequence[int] = (0, 1),
+def product_grid(
+    suites: Sequence[str],
+    algos: Sequence[str],
+    seeds: Sequence[int],
     out: str = "runs",
-    train: Mapping[str, Any] | None = None,
-    algorithm: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Grid:
-    """Every algorithm on every suite with every seed; one seed of all of them before the next.
+    """Every suite, algorithm and seed, with every combination of the values given for settings.
 
-    train, algorithm: settings that differ from the defaults. A setting of some algorithms only is
-    set for those.
+    One seed of all of them comes before the next. given: names of settings, each to a value or to a
+    list of values. A setting that only some algorithms have is set for those. Lists make variants,
+    whose labels name the value: `scpo-cost_limit-0.01`.
     """
-    chosen = dict(algorithm or {})
     kinds = [get_algorithm(name) for name in dict.fromkeys(algos)]
-    own = {kind.name: _field_names(kind.settings_class) for kind in kinds}
-    _check_known(chosen, set().union(*own.values()), "the algorithms of this grid")
-    return Grid(
-        tuple(
-            RunSpec(
-                suite, kind.name, seed, dict(train or {}),
-                {name: value for name, value in chosen.items() if name in own[kind.name]},
-            )
-            for seed in dict.fromkeys(seeds)
-            for suite in dict.fromkeys(suites)
-            for kind in kinds
-        ),
-        out,
-    )  # fmt: skip
+    lists = {n: v if isinstance(v, list) else [v] for n, v in (given or {}).items()}
+    chosen = {name: list(dict.fromkeys(values)) for name, values in lists.items()}
+    owners = [
+        settings.hints_of(kind) for kind in (TrainSettings, *(k.settings_class for k in kinds))
+    ]
+    for name in chosen:
+        if not any(name in owner for owner in owners):
+            known = {n for owner in owners for n in owner}
+            raise ValueError(f"--set {name}: {settings.unknown('setting', name, known)}")
+    specs: dict[tuple[str, str, int], RunSpec] = {}
+    for seed in dict.fromkeys(seeds):
+        for suite in dict.fromkeys(suites):
+            for kind in kinds:
+                for spec in _variants(suite, kind, seed, chosen):
+                    specs.setdefault((suite, spec.name, seed), spec)
+    return Grid(tuple(specs.values()), out)
+
+
+def _variants(
+    suite: str, kind: type[Algorithm], seed: int, chosen: Mapping[str, Sequence[Any]]
+) -> Iterator[RunSpec]:
+    """The runs of one suite, algorithm and seed: one for each combination of the settings' values."""
+    own_names = settings.hints_of(kind.settings_class)
+    train_names = settings.hints_of(TrainSettings)
+    mine = {n: v for n, v in chosen.items() if n in own_names or n in train_names}
+    for values in itertools.product(*mine.values()):
+        one = dict(zip(mine, values, strict=True))
+        several = [f"{n}-{file_name(str(one[n]))}" for n in mine if len(mine[n]) > 1]
+        yield RunSpec(
+            suite,
+            kind.name,
+            seed,
+            {n: v for n, v in one.items() if n in train_names},
+            {n: v for n, v in one.items() if n in own_names},
+            "-".join([kind.name, *several]).replace(" ", "_") if several else "",
+        )
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -225,6 +246,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise ValueError(f"--seeds is {text!r}: give 0..2, a list such as 0,1,5, or one seed")
         if dots and int(last) < int(first):
             raise ValueError(f"--seeds {part.strip()} is empty: write the lower seed first")
+        if int(last or first) - int(first) >= MOST_SEEDS:
+            raise ValueError(f"--seeds {part.strip()} are more than {MOST_SEEDS}: give fewer")
         seeds += range(int(first), int(last or first) + 1)
     return tuple(dict.fromkeys(seeds))
 
@@ -253,32 +276,15 @@ def _difference(train: TrainSettings, algorithm: Settings, config: Mapping[str, 
     _object("config.json", config)
     for ours, part in ((train, "train"), (algorithm, "algorithm")):
         theirs = _object(f"{part} in config.json", config.get(part, {}))
-        # What a setting newer than the run was then.
-        defaults = {f.name: f.default for f in dataclasses.fields(ours)} | earlier(type(ours))
-        wanted = json.loads(json.dumps(dataclasses.asdict(ours)))
-        for name in sorted((wanted.keys() | theirs.keys()) - INCIDENTAL):
-            there, here = theirs.get(name, defaults.get(name)), wanted.get(name)
-            if json.loads(json.dumps(there)) != here:
-                found.append(f"{name} is {there!r} there, {here!r} here")
+        differs = settings.differences(theirs, settings.to_json(ours))
+        found += [
+            f"{name} is {there!r} there, {here!r} here"
+            for name, (there, here) in sorted(differs.items())
+            if name not in INCIDENTAL
+        ]
     if not found:
         return ""
     return (
         f"{train.folder} holds a run with other settings ({'; '.join(found)}), which is left as it "
         f"is: choose another --out, or move that folder away"
     )
-
-
-def _field_names(settings: type) -> set[str]:
-    return {f.name for f in dataclasses.fields(settings)}
-
-
-def _check_names(given: Mapping[str, Any], settings: type, owner: str) -> None:
-    _check_known(given, _field_names(settings), owner)
-
-
-def _check_known(given: Iterable[str], known: set[str], owner: str) -> None:
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-            hint = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise ValueError(f"{owner} has no setting {name!r}.{hint}")

@@ -7,17 +7,16 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from statewise.bench.grid import FAILED_FILE, Grid, Run
 from statewise.bench.worker import BUSY, FINISHED, STOPPED, describe_job, last_lines, start_worker
 from statewise.runs.checkpoint import write_atomically
+from statewise.settings import check, number
+from statewise.training.interrupts import count_interrupts
 
 Report = Callable[[Sequence[Run], str], None]
 """Is shown all runs, and a notice to the user or an empty one, about twice a second."""
@@ -38,31 +37,24 @@ class LaunchOptions:
 
     launcher: Literal["local", "ray"] = "local"
     """Train on this machine, or on a Ray cluster."""
-    jobs: int = 0
-    """Runs at the same time on this machine; 0: one for each core (with --threads 2, for each two),
-    or three for each GPU, up to sixteen where NVIDIA's MPS runs."""
-    threads: int = 0
-    """CPU threads of a run; 0: one here, --cpus-per-run on Ray. A run that is continued keeps the
-    number it began with, so that it stays exact."""
+    jobs: int = number(0, least=0, most=4096)
+    """Runs at the same time on this machine. 0 takes one for each core (with --threads 2, for each
+    two), or three for each GPU, up to sixteen where NVIDIA's MPS runs."""
+    threads: int = number(0, least=0, most=1024)
+    """CPU threads of a run. 0 takes one here and --cpus-per-run on Ray. A run that is continued keeps
+    the number it began with, so that it stays exact."""
     address: str = ""
-    """Ray cluster, such as 10.0.0.1:6379; empty: the one this machine belongs to."""
-    cpus_per_run: int = 1
+    """Ray cluster, such as 10.0.0.1:6379. By default the one this machine belongs to."""
+    cpus_per_run: int = number(1, least=1, most=4096)
     """CPUs that a run takes on Ray."""
-    gpus_per_run: float | None = None
-    """GPUs that a run takes on Ray, such as 0.5 for two runs on each; by default 1 with --device
-    cuda, otherwise 0."""
-    retries: int = 10
+    gpus_per_run: float | None = number(None, least=0, most=64)
+    """GPUs that a run takes on Ray, such as 0.5 for two runs on each. By default 1 with --device cuda,
+    otherwise 0."""
+    retries: int = number(10, least=0)
     """How often Ray starts a run again whose node was lost."""
 
-    def check(self) -> None:
-        """Raise ValueError for what cannot be."""
-        for name, least in (("jobs", 0), ("threads", 0), ("cpus_per_run", 1), ("retries", 0)):
-            value = getattr(self, name)
-            if value < least:
-                flag = name.replace("_", "-")
-                raise ValueError(f"--{flag} is {value}: give {least} or more")
-        if self.gpus_per_run is not None and self.gpus_per_run < 0:
-            raise ValueError(f"--gpus-per-run is {self.gpus_per_run}: give 0 or more")
+    def __post_init__(self) -> None:
+        check(self)
         if self.address and self.launcher != "ray":
             raise ValueError(f"--address {self.address} needs --launcher ray")
 
@@ -150,6 +142,8 @@ def job_count(runs: Sequence[Run], options: LaunchOptions) -> int:
         return options.jobs
     most = len(os.sched_getaffinity(0)) // (options.threads or 1)
     if any(run.train.device.startswith("cuda") for run in runs):
+        import torch
+
         gpus = max(1, torch.cuda.device_count())
         shared = min(RUNS_PER_SHARED_GPU * gpus, most, _memory() // RUN_MEMORY) if _mps() else 0
         return max(RUNS_PER_GPU * gpus, shared)
@@ -158,6 +152,8 @@ def job_count(runs: Sequence[Run], options: LaunchOptions) -> int:
 
 def _memory() -> int:
     """Bytes of all GPUs."""
+    import torch
+
     count = torch.cuda.device_count()
     return sum(torch.cuda.get_device_properties(i).total_memory for i in range(count))
 
@@ -183,27 +179,6 @@ def settle(run: Run, status: int) -> None:
             write_atomically(run.folder / FAILED_FILE, (run.note.rstrip() + "\n").encode())
 
 
-@contextmanager
-def count_interrupts() -> Iterator[Callable[[], int]]:
-    """How often Ctrl-C was pressed or SIGTERM came, instead of their usual effect."""
-    count = 0
-
-    def handler(signum: int, frame: object) -> None:
-        nonlocal count
-        count += 1
-
-    try:
-        before = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: nobody presses Ctrl-C there
-        yield lambda: 0
-        return
-    try:
-        yield lambda: count
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)
-
-
 def _next(waiting: list[Run]) -> Run | None:
     """Take the next run that still needs training: another grid may have trained it meanwhile."""
     while waiting:
@@ -217,7 +192,11 @@ def _next(waiting: list[Run]) -> Run | None:
 
 def _gpu(run: Run, slot: int) -> dict[str, str]:
     """Environment of a worker: the GPUs of a machine with several are taken in turn."""
-    count = torch.cuda.device_count() if run.train.device.startswith("cuda") else 0
+    if not run.train.device.startswith("cuda"):
+        return {}
+    import torch
+
+    count = torch.cuda.device_count()
     if count < 2:
         return {}
     listed = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))

@@ -26,12 +26,12 @@ from statewise.bench.launch import (
     STOPPING,
     LaunchOptions,
     Report,
-    count_interrupts,
     settle,
     unfinished,
 )
 from statewise.bench.worker import STOPPED, describe_job, start_worker
 from statewise.runs.lock import LOCK_FILE
+from statewise.training.interrupts import count_interrupts
 from statewise.version import __version__
 
 log = logging.getLogger("statewise")

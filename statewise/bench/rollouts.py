@@ -18,15 +18,13 @@ from statewise.envs.vec_env import make_env
 from statewise.sim.cpu import one_torch_thread
 from statewise.training.api import worlds
 from statewise.training.collect import Env
-from statewise.training.policy import load_policy
+from statewise.training.policy import load_policy, random_policy
 from statewise.types import Step
 
 COST_GAMMA = 0.99
 """Discount of the costs, as the methods that bound their sum have it."""
 _FRESH = 1 << 41
 """Seeds start here, so that no layout of a training or an evaluation is replayed."""
-HOLD = 0.1
-"""Seconds for which the random policy holds an action: noise at every step goes nowhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +65,6 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
     with worlds(settings) as env:
         policy.check(env.spec)
         return _record(env, lambda step: policy.algo.act(step, generator).executed, words, seed)
-
-
-def random_policy(env: Env, seed: int, hold: float = HOLD) -> Callable[[Step], Tensor]:
-    """Uniform actions `[B, a]`, each held for some seconds, and at least for one step."""
-    steps = max(1, round(hold / env.spec.control_dt))
-    generator = torch.Generator().manual_seed(seed)
-    shape = (env.num_envs, env.spec.action_size)
-    actions, calls = torch.zeros(shape), 0
-
-    def act(step: Step) -> Tensor:
-        nonlocal actions, calls
-        if calls % steps == 0:
-            actions = 2 * torch.rand(shape, generator=generator) - 1
-        calls += 1
-        return actions.to(env.device)
-
-    return act
 
 
 def targets(recorded: Recorded, count: int = 5, seed: int = 0) -> dict[str, Any]:

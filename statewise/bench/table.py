@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Literal
 
 from rich.console import Console, Group
@@ -11,52 +10,43 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from statewise import metrics
 from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
 from statewise.bench.grid import Run, State
+from statewise.training.view import LiveView
 
 _STYLES: dict[State, str] = {
     "running": "cyan", "finished": "green", "failed": "red", "conflict": "red", "damaged": "red",
     "busy": "yellow", "interrupted": "yellow", "new": "dim",
 }  # fmt: skip
 _WORDS: dict[State, str] = {"new": "waiting", "busy": "elsewhere", "conflict": "other settings"}
-_NUMBERS = {"episode/return": 2, "cost/episode": 3, "cost/max": 4, "cost/rate": 5}
+_NUMBERS = tuple(key for key in metrics.COLUMNS if not key.startswith("time/"))
 _COLUMNS: dict[str, Literal["left", "right"]] = {
     "suite": "left", "algorithm": "left", "seed": "right", "state": "left", "progress": "left",
-    "": "right", "return": "right", "episode cost": "right", "max cost": "right",
-    "cost rate": "right", "steps/s": "right", "time left": "right",
+    "": "right", **{metrics.title(key): "right" for key in (*_NUMBERS, "time/steps_per_second")},
+    "time left": "right",
 }  # fmt: skip
-_DISPENSABLE = ("progress", "steps/s", "cost rate", "max cost", "episode cost")
+_DISPENSABLE = (
+    "progress",
+    *(metrics.title(k) for k in ("time/steps_per_second", *_NUMBERS[:0:-1])),
+)
+"""Columns left out in a narrow terminal, the first one first."""
 _ENDED = ("finished", "failed", "conflict", "damaged", "busy")
 _OTHER_LINES = 6
 """Lines of the terminal for the table's header, the summary and a notice, which may wrap."""
 
 
-class GridView:
+class GridView(LiveView):
     """Shows all runs; use as a context around `launch` and give it as its `report`."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
-        self._live = Live(console=console, auto_refresh=False)
+        super().__init__(console, Live(console=console, auto_refresh=False))
         self._shown: dict[int, State] = {}
-
-    def __enter__(self) -> GridView:
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.console.is_terminal:
-            self._live.stop()
 
     def __call__(self, runs: Sequence[Run], notice: str) -> None:
         if self.console.is_terminal:
             rows = max(3, self.console.height - _OTHER_LINES)
-            self._live.update(picture(runs, rows, self.console.width, notice), refresh=True)
+            self.live.update(picture(runs, rows, self.console.width, notice), refresh=True)
         else:
             self._lines(runs)
 
@@ -119,14 +109,10 @@ def run_table(shown: Sequence[Run], runs: Sequence[Run], width: int) -> Table:
 def _cells(run: Run, runs: Sequence[Run]) -> dict[str, Text]:
     """A row by column."""
     done, left = round(10 * run.progress), seconds_left(run, runs)
-    speed = (
-        f"{run.metrics['time/steps_per_second']:,.0f}"
-        if "time/steps_per_second" in run.metrics
-        else ""
-    )
+    speed = run.metrics.get("time/steps_per_second")
     texts = [
         run.spec.suite, run.spec.name, str(run.spec.seed), _word(run), "━" * done + "·" * (10 - done),
-        f"{run.progress:.0%}", *numbers(run), speed, as_text(left) if left else "",
+        f"{run.progress:.0%}", *numbers(run), "" if speed is None else f"{speed:,.0f}", as_text(left) if left else "",
     ]  # fmt: skip
     styles = {"state": _STYLES[run.state], "progress": _STYLES[run.state]}
     return {
@@ -150,20 +136,15 @@ def line(run: Run) -> str:
     """A run in one plain line."""
     if run.state != "finished":
         return f"{_word(run)}: {run}: {(run.note.splitlines() or [''])[-1]}"
-    named = ", ".join(
-        f"{name.replace('_', ' ')} {value or '-'}"
-        for name, value in zip(_NUMBERS, numbers(run), strict=True)
-    )
+    shown = zip(_NUMBERS, numbers(run), strict=True)
+    named = ", ".join(f"{metrics.title(key)} {value or '-'}" for key, value in shown)
     return f"finished: {run}: {named}, {as_text(run.metrics.get('time/total', 0.0))}"
 
 
 def numbers(run: Run) -> list[str]:
-    """Return, episode cost, largest cost and cost rate as text; empty before the first epoch."""
-    found = []
-    for name, digits in _NUMBERS.items():
-        value = run.metrics.get(name)
-        found.append("" if value is None else f"{value:.{digits}f}")
-    return found
+    """The newest metrics as text; empty before the first epoch."""
+    values = [run.metrics.get(key) for key in _NUMBERS]
+    return ["" if v is None else metrics.text(k, v) for k, v in zip(_NUMBERS, values, strict=True)]
 
 
 def _word(run: Run) -> str:

@@ -16,10 +16,12 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from statewise import settings
 from statewise.bench.grid import FAILED_FILE, LOG_FILE, Run
+from statewise.plugins import import_modules
 from statewise.runs.lock import RunLockedError, lock_run
 from statewise.training import api
-from statewise.training.loop import read_config
+from statewise.training.config import read_config
 from statewise.version import __version__
 
 FINISHED = 0
@@ -34,8 +36,8 @@ _LOCK_PATIENCE = 20.0
 def describe_job(run: Run, threads: int) -> str:
     """What a worker is told: the run's settings as JSON."""
     train = dataclasses.replace(run.train, threads=threads)
-    parts = {"train": dataclasses.asdict(train), "algorithm": dataclasses.asdict(run.algorithm)}
-    return json.dumps({"statewise": __version__} | parts)
+    parts = {"train": settings.to_json(train), "algorithm": settings.to_json(run.algorithm)}
+    return json.dumps({"statewise": __version__, "folder": os.getcwd()} | parts)
 
 
 def start_worker(
@@ -66,13 +68,16 @@ def main(job: str) -> int:
     threading.Thread(target=_die_with_launcher, daemon=True).start()
     signal.signal(signal.SIGINT, _leave)  # until the training listens itself
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # Ray blocks it for its children
-    settings, algo_settings = read_config(json.loads(job))
-    folder = settings.folder
+    config = json.loads(job)
+    # The user named them on the launcher's command line, in a folder that may not be this one.
+    import_modules(config["train"]["imports"], config["folder"])
+    train, own = read_config(config)
+    folder = train.folder
     try:
         with lock_run(folder, _LOCK_PATIENCE):
             (folder / FAILED_FILE).unlink(missing_ok=True)
-            training = api.open_run(settings, algo_settings)
-            api.go(training, quiet=False)
+            training = api.open_run(train, own)
+            api.run_with_display(training, quiet=False)
     except RunLockedError as error:
         print(error, flush=True)
         return BUSY

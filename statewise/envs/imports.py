@@ -437,7 +437,7 @@ def _maker(env_id: str) -> tuple[Callable[[], AnyEnv], int | None]:
     except gymnasium.error.Error as error:
         raise ValueError(
             f"Gymnasium knows no environment {id!r} ({error}). Import the module that registers "
-            f"it: --import my_module (--set imports=my_module for bench), or {PREFIX}my_module:{id}"
+            f"it: --import my_module, or {PREFIX}my_module:{id}"
         ) from error
     limit, spec.max_episode_steps, spec.disable_env_checker = spec.max_episode_steps, None, True
     return lambda: gymnasium.make(spec), limit

@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from statewise.algos import ALGORITHMS
 from statewise.report.summary import WHOLE, Metrics, RunSummary, check, is_number, summarise
-from statewise.runs.folder import RunFolder, config_from_json
-from statewise.training.loop import INCIDENTAL, TrainSettings, earlier
+from statewise.runs.folder import RunFolder
+from statewise.training.config import INCIDENTAL, TrainSettings
 
 Array = npt.NDArray[np.float64]
 
@@ -120,9 +120,7 @@ def settings_in(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The same from what is in its `config.json`."""
     algo = config["train"]["algo"]
     train, own = default_settings(config["train"]["suite"], algo)
-    kind = ALGORITHMS.get(algo)
-    own = own | (earlier(kind.settings_class) if kind else {})
-    train = train | earlier(TrainSettings) | config["train"]
+    train = train | config["train"]
     train = {k: v for k, v in train.items() if k not in _NOT_COMPARED}
     return {"algo": {"algo": algo}, "train": train, "own": own | config["algorithm"]}
 
@@ -218,7 +216,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     path = folder / "config.json"
     if not os.path.lexists(path):
         raise ValueError("metrics.jsonl is there, but no config.json")
-    config: dict[str, Any] | None = config_from_json(read_json(path))
+    config: dict[str, Any] | None = read_json(path)
     if config is None:
         raise ValueError("config.json cannot be read")
     if not {"train", "algorithm"} <= set(config) and not (folder / "metrics.jsonl").exists():

@@ -11,7 +11,7 @@ from statewise.report.data import SUMMARY, RunData, read_config, read_runs, sett
 from statewise.report.summary import WHOLE
 from statewise.report.table import short
 from statewise.runs.checkpoint import write_atomically
-from statewise.runs.folder import config_to_json, file_name
+from statewise.runs.folder import file_name
 
 
 def export_runs(roots: Sequence[Path], out: Path) -> list[Path]:
@@ -44,7 +44,7 @@ def _export(run: RunData, folder: Path) -> None:
         lines.append(json.dumps(row, separators=(",", ":")) + "\n")
     summary = run.summary.as_dict() | {"notes": run.notes}
     for name, content in (
-        ("config.json", json.dumps(config_to_json(_public_config(run)), indent=1) + "\n"),
+        ("config.json", json.dumps((_public_config(run)), indent=1) + "\n"),
         ("environment.json", json.dumps(_public_environment(run), indent=1) + "\n"),
         (SUMMARY, json.dumps(summary, indent=1) + "\n"),
         ("metrics.jsonl", "".join(lines)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from statewise.training.loop import TrainSettings
+from statewise.training.config import TrainSettings
 
 NAMES = {
     "scpo": "SCPO",

@@ -16,7 +16,7 @@ import platform
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -51,7 +51,7 @@ class RunFolder:
     def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
         """A new folder; one that exists is never overwritten."""
         # Made before anything is written, so that a setting that JSON lacks leaves nothing behind.
-        content = _as_json(config_to_json(config)).encode()
+        content = _as_json(config).encode()
         there = path / "config.json"
         if holds_a_run(path) and not there.exists():
             raise RunFolderError(
@@ -80,7 +80,7 @@ class RunFolder:
         """The resolved settings that reproduce the run."""
         path = self.path / "config.json"
         try:
-            config: dict[str, Any] = config_from_json(json.loads(path.read_text()))
+            config: dict[str, Any] = json.loads(path.read_text())
             named = {"train", "algorithm"} <= config.keys()
         except (ValueError, AttributeError) as error:
             raise RunFolderError(f"{path} is damaged ({error}): put it back from a copy") from error
@@ -203,26 +203,6 @@ class RunFolder:
 def file_name(name: str) -> str:
     """The name of a suite or label, such as gym:Walk-v0, as one of a file or folder."""
     return name.replace(":", "-").replace("/", "-")
-
-
-def config_to_json(config: dict[str, Any]) -> dict[str, Any]:
-    """What goes to config.json: infinite settings of the algorithm as "inf", which JSON lacks."""
-    return _change_own(config, lambda x: str(x) if x in (math.inf, -math.inf) else x)
-
-
-def config_from_json(content: Any) -> Any:
-    """What `config_to_json` was given. Older files hold Infinity, as only Python reads and writes it."""
-    return _change_own(content, lambda x: float(x) if x in ("inf", "-inf") else x)
-
-
-def _change_own(config: Any, change: Callable[[Any], Any]) -> Any:
-    """A config with every setting of the algorithm changed; one that is damaged as it is."""
-    own = config.get("algorithm") if isinstance(config, dict) else None
-    if not isinstance(own, dict):
-        return config
-    own = {k: list(map(change, v)) if isinstance(v, list | tuple) else change(v)
-           for k, v in own.items()}  # fmt: skip
-    return config | {"algorithm": own}
 
 
 def holds_a_run(path: Path) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from statewise.algos import Algorithm, get_algorithm
+from statewise.plugins import import_for_run
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
-from statewise.training.loop import TrainSettings, read_config
+from statewise.training.collect import Env
+from statewise.training.config import TrainSettings, read_config, read_spec
 from statewise.types import EnvSpec, Step
 
 
@@ -97,10 +99,17 @@ class Policy:
         return Step(obs, torch.zeros(1), cost, largest, largest, no, no, obs, no)
 
 
-def load_policy(path: str | Path, best_safe: bool = False) -> Policy:
+def load_policy(
+    path: str | Path,
+    best_safe: bool = False,
+    imports: Sequence[str] = (),
+    trust: bool = False,
+) -> Policy:
     """The policy of a run folder, or of one of its checkpoint files.
 
     best_safe: the policy of the run's safest epoch instead of its last checkpoint.
+    imports: the plug-ins that the run was trained with. They are imported only if you name them here,
+        or set `trust`.
     """
     path = Path(path)
     if not path.exists():
@@ -117,9 +126,11 @@ def load_policy(path: str | Path, best_safe: bool = False) -> Policy:
                 f"once every world has taken as many steps as an episode may have"
             )
         state = checkpoint.load(best) if best_safe else folder.load()[1]
-    settings, algo_settings = read_config(folder.config())
-    spec = _spec(folder.config())
-    algo = get_algorithm(settings.algo)(spec, algo_settings, settings.epochs, settings.seed)
+    config = folder.config()
+    import_for_run(folder.path, config, imports, trust)
+    settings, algo_settings = read_config(config)
+    kind = get_algorithm(settings.algo)
+    algo = kind(read_spec(config), algo_settings, settings.epochs, settings.seed)
     algo.load_policy(state["algo"])
     return Policy(algo, settings)
 
@@ -139,9 +150,18 @@ def _run_of(file: Path, best_safe: bool) -> RunFolder:
     return RunFolder.open(path)
 
 
-def _spec(config: dict[str, Any]) -> EnvSpec:
-    spec = dict(config["spec"])
-    spec["blocks"] = {name: slice(*ends) for name, ends in spec["blocks"].items()}
-    spec["cost_names"] = tuple(spec["cost_names"])
-    spec["cost_ceiling"] = tuple(spec["cost_ceiling"])
-    return EnvSpec(**spec)
+def random_policy(env: Env, seed: int, hold: float = 0.1) -> Callable[[Step], Tensor]:
+    """Uniform actions `[B, a]`, each held for some seconds: noise at every step goes nowhere."""
+    steps = max(1, round(hold / env.spec.control_dt))
+    generator = torch.Generator().manual_seed(seed)
+    shape = (env.num_envs, env.spec.action_size)
+    actions, calls = torch.zeros(shape), 0
+
+    def act(step: Step) -> Tensor:
+        nonlocal actions, calls
+        if calls % steps == 0:
+            actions = 2 * torch.rand(shape, generator=generator) - 1
+        calls += 1
+        return actions.to(env.device)
+
+    return act

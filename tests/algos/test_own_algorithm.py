@@ -96,7 +96,7 @@ def test_a_priced_cost_is_lower_than_a_free_one(example: Any) -> None:
 
 
 def test_ranges_of_its_settings_are_checked(example: Any) -> None:
-    with pytest.raises(ValueError, match="kp is -1: give 0 or more"):
+    with pytest.raises(ValueError, match="kp is -1: give a number, 0 or more"):
         example.TrpoPidSettings(kp=-1)
-    with pytest.raises(ValueError, match="smoothing is 1: give 0 or more and below 1"):
+    with pytest.raises(ValueError, match="smoothing is 1: give a number, 0 or more, below 1"):
         example.TrpoPidSettings(smoothing=1)

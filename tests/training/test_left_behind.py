@@ -20,7 +20,8 @@ from statewise.envs.imports import ImportedEnv
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.training import api
-from statewise.training.loop import Training, TrainSettings
+from statewise.training.config import TrainSettings
+from statewise.training.loop import Training
 
 CONFIG: dict[str, Any] = {"train": {"seed": 0}, "algorithm": {}}
 

@@ -17,9 +17,11 @@ from statewise.envs.vec_env import VecEnv
 from statewise.runs.folder import RunFolder
 from statewise.runs.lock import RunLockedError, is_locked
 from statewise.training import api
+from statewise.metrics import describe
 from statewise.training.collect import Collector
 from statewise.training.evaluate import evaluate
-from statewise.training.loop import Training, TrainSettings, build_env
+from statewise.training.config import TrainSettings
+from statewise.training.loop import Training, build_env
 from statewise.types import Episodes
 
 SMALL: dict[str, Any] = {
@@ -36,7 +38,7 @@ SMALL: dict[str, Any] = {
 def test_nobody_else_may_write_to_a_run_while_it_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go, tried = api.go, []
+    go, tried = api.run_with_display, []
 
     def beside(training: Training, quiet: bool) -> Path:
         tried.append(is_locked(training.folder.path))
@@ -44,7 +46,7 @@ def test_nobody_else_may_write_to_a_run_while_it_is_trained(
             api.resume(training.folder.path, quiet=True)
         return go(training, quiet)
 
-    monkeypatch.setattr(api, "go", beside)
+    monkeypatch.setattr(api, "run_with_display", beside)
     run = statewise.train("Point-Hazard-1", out=str(tmp_path), **SMALL)
     assert tried == [True] and not is_locked(run)
     assert len(RunFolder.open(run).metrics()) == 2
@@ -59,10 +61,7 @@ def test_violation_rates_and_large_maxima_are_those_of_each_cost() -> None:
     env = LineEnv(4, num_costs=2)
     algo = get_algorithm("trpo")(env.spec, get_algorithm("trpo").settings_class(), 1, 0)
     rollout, _ = Collector(env, algo, 0).collect(2)
-    training = Training.__new__(Training)
-    training.env, training.epoch, training.steps = env, 1, rollout.size
-    training.cost_total, training._old_faults = [0.0, 0.0], 0
-    found = training._describe(rollout, episodes)
+    found = describe(rollout, episodes, env.spec.cost_names, [0.0, 0.0], rollout.size)
     assert (found["cost/edge0/violation_rate"], found["cost/edge1/violation_rate"]) == (0.25, 0.0)
     # Between the second largest (18 of 19 steps up) and the largest: 0.05 of the way.
     assert found["cost/edge0/max_p95"] == pytest.approx(0.405)

@@ -16,7 +16,7 @@ from statewise.cli import main
 from statewise.runs.folder import RunFolderError
 from statewise.runs.lock import RunLockedError, lock_run
 from statewise.training import api
-from statewise.training.loop import TrainSettings
+from statewise.training.config import TrainSettings
 
 TRAIN = {k: v for k, v in SMALL.items() if k not in ("quiet", "hidden", "critic_iterations")}
 OWN: dict[str, Any] = {k: SMALL[k] for k in ("hidden", "critic_iterations")}

@@ -1,0 +1,201 @@
+"""What a run is asked to do: its settings, resolved and checked, and the `config.json` they become."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from statewise import settings
+from statewise.algos import get_algorithm
+from statewise.algos.base import Settings
+from statewise.runs.folder import file_name
+from statewise.settings import number, option
+from statewise.types import EnvSpec
+from statewise.version import __version__
+
+LONG_ROBOTS = ("Ant", "Walker", "Humanoid")
+"""Robots that learn slowly: they train for 30 million steps by default, the others for 6 million."""
+
+INCIDENTAL = frozenset(
+    ("out", "label", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb")
+)
+"""Settings that do not change what is learned (threads change the last digits only): runs that differ
+in nothing else are the same experiment."""
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What to train, for how long, where. Each algorithm has settings of its own beside these."""
+
+    suite: str = option(positional=True, metavar="SUITE")
+    """A suite such as Point-Hazard-8, or gym:ID for any Gymnasium environment with a cost."""
+    algo: str = "scpo"
+    """The algorithm: `statewise list algos` names them. Each has settings of its own."""
+    seed: int = number(0, least=0, most=2**32 - 1)
+    """Seed of the networks, the layouts and the noise."""
+    steps: int = number(0, least=0, most=10**13)
+    """Environment steps in all, such as 600000 or 6M, rounded to whole epochs. 0 takes 6 million (30
+    million for Ant, Walker and Humanoid)."""
+    steps_per_epoch: int = number(30_000, least=1, most=10**9)
+    """Environment steps between two updates, rounded to a whole number for each world."""
+    num_envs: int = number(0, least=0, most=2**20)
+    """Worlds that are stepped together. 0 takes 128 on the CPU, 2048 on a GPU (4096 for Ant, Walker and
+    Humanoid)."""
+    device: str = "auto"
+    """cpu, cuda (or cuda:1, ...), or auto: a GPU if there is one and MuJoCo Warp is installed."""
+    deterministic: bool = False
+    """Make GPU physics as repeatable as MuJoCo Warp allows. It is slower. CPU physics always is."""
+    contact_room: float = number(1.0, above=0.0, finite=True)
+    """Factor on the memory for contacts on a GPU. Raise it if faults say that it is full."""
+    threads: int = number(0, least=0, most=1024)
+    """CPU threads of physics and learning. 0 takes all cores. Results depend on it in the last digits."""
+    spread_ages: bool = True
+    """Start as if episodes had begun at different times, so that they do not all end at once. The first
+    ones are shortened by that and are left out of the metrics."""
+    compact: bool = False
+    """Leave out the observation blocks that are always zero."""
+    continuing: bool = False
+    """Move the goal when it is reached and go on, instead of ending the episode."""
+    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
+    """Modules to import first, such as one that registers your environment, robot or algorithm."""
+    out: str = "runs"
+    """Runs go to OUT/SUITE/ALGO/seed-SEED."""
+    label: str = ""
+    """Name of the run's folder, if not the algorithm's: OUT/SUITE/LABEL/seed-SEED."""
+    checkpoint_every: int = number(10, least=1)
+    """Epochs between two checkpoints."""
+    keep_checkpoints: int = number(3, least=1)
+    """Checkpoints kept, beside the best safe policy."""
+    tensorboard: bool = True
+    """Write TensorBoard files beside the metrics."""
+    wandb: bool = False
+    """Log to Weights & Biases as well (needs the extra `wandb`)."""
+
+    def __post_init__(self) -> None:
+        settings.check(self)
+        if self.label and (self.label.strip() in ("", ".", "..") or set(self.label) & set("/\\")):
+            raise ValueError(
+                f"the label {self.label!r} cannot name a folder: give one without slashes, such as "
+                f"my-variant; --out says where runs go"
+            )
+
+    def resolved(self) -> TrainSettings:
+        """With every default filled in; impossible combinations raise ValueError."""
+        robot = self.suite.split("-")[0]
+        steps = self.steps or (30_000_000 if robot in LONG_ROBOTS else 6_000_000)
+        device = self.device
+        if device == "auto":
+            device = "cuda" if _gpu_usable() and not self.suite.startswith("gym:") else "cpu"
+        num_envs = self.num_envs or 128
+        if not self.num_envs and device.startswith("cuda"):
+            num_envs = 4096 if robot in LONG_ROBOTS else 2048
+        if self.wandb and importlib.util.find_spec("wandb") is None:
+            raise ValueError("--wandb needs Weights & Biases: pip install 'statewise[wandb]'")
+        return dataclasses.replace(
+            self,
+            algo=get_algorithm(self.algo).name,
+            steps=steps,
+            steps_per_epoch=_whole_epoch(steps, self.steps_per_epoch, num_envs),
+            num_envs=num_envs,
+            device=device,
+            threads=self.threads or cores(),
+        )
+
+    @property
+    def epochs(self) -> int:
+        return max(1, round(self.steps / self.steps_per_epoch))
+
+    @property
+    def folder(self) -> Path:
+        label = self.label or self.algo
+        return Path(self.out) / file_name(self.suite) / label / f"seed-{self.seed}"
+
+
+def parse_run(given: dict[str, Any], text: bool) -> tuple[TrainSettings, Settings]:
+    """Settings of the training and of its algorithm, from names and values of both together.
+
+    text: as for `settings.parse`.
+    """
+    algo = given.get("algo", "scpo")
+    if not isinstance(algo, str):
+        raise ValueError(f"algo is {algo!r}: give a string")
+    kind = get_algorithm(algo)
+    train, own = settings.split_by_owner(given, TrainSettings, kind.settings_class)
+    chosen = settings.parse(TrainSettings, train, text=text)
+    return chosen, settings.parse(kind.settings_class, own, text=text)
+
+
+def to_config(train: TrainSettings, own: Settings, spec: EnvSpec) -> dict[str, Any]:
+    """What goes to `config.json`."""
+    facts = dataclasses.asdict(spec)
+    facts["blocks"] = {name: (s.start, s.stop) for name, s in facts["blocks"].items()}
+    return {
+        "statewise": __version__,
+        "train": settings.to_json(train),
+        "algorithm": settings.to_json(own),
+        "spec": facts,
+    }
+
+
+def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
+    """The settings that a run was started with."""
+    made_by = config.get("statewise")
+    train, own = config["train"], config["algorithm"]
+    try:
+        kind = get_algorithm(train.get("algo", ""))
+        found = (
+            settings.parse(TrainSettings, train, text=False),
+            settings.parse(kind.settings_class, own, text=False),
+        )
+    except ValueError as error:
+        plugins = " ".join(train.get("imports", ()))
+        hint = f" It was trained with --import {plugins}." if plugins else ""
+        raise ValueError(f"config.json (statewise {made_by}): {error}{hint}") from error
+    return found
+
+
+def read_spec(config: dict[str, Any]) -> EnvSpec:
+    """The environment's facts that a run was trained with."""
+    spec = dict(config["spec"])
+    spec["blocks"] = {name: slice(*ends) for name, ends in spec["blocks"].items()}
+    spec["cost_names"] = tuple(spec["cost_names"])
+    spec["cost_ceiling"] = tuple(spec["cost_ceiling"])
+    return EnvSpec(**spec)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _whole_epoch(steps: int, per_epoch: int, num_envs: int) -> int:
+    """Steps of an epoch as a multiple of the number of worlds."""
+    if num_envs > per_epoch:
+        raise ValueError(
+            f"{num_envs} worlds are more than the {per_epoch} steps of an epoch: each world needs at "
+            f"least one; lower --num-envs or raise --steps-per-epoch"
+        )
+    whole = round(per_epoch / num_envs) * num_envs
+    if abs(whole - per_epoch) > 0.05 * per_epoch:
+        low = per_epoch // num_envs * num_envs
+        raise ValueError(
+            f"an epoch of {per_epoch} steps is not divisible by {num_envs} worlds: use "
+            f"--steps-per-epoch {low} or {low + num_envs}"
+        )
+    if steps < whole:
+        raise ValueError(
+            f"steps ({steps}) are less than one epoch of {whole}: give more, or a smaller "
+            f"--steps-per-epoch"
+        )
+    return whole
+
+
+def _gpu_usable() -> bool:
+    """Whether physics and learning can both run on a GPU here."""
+    import torch
+
+    return torch.cuda.is_available() and importlib.util.find_spec("mujoco_warp") is not None
