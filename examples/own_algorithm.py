@@ -32,6 +32,8 @@ class TrpoPidSettings(CostSettings, TrustRegionSettings):
 
 @statewise.register_algorithm
 class TrpoPid(TrustRegionAlgorithm):
+    """TRPO with a price on each cost, set by a PID controller."""
+
     name = "trpo_pid"
     title = "TRPO-PID"
     settings_class = TrpoPidSettings
