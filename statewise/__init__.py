@@ -13,7 +13,9 @@ from statewise.version import __version__
 
 if TYPE_CHECKING:
     from statewise.algos import ALGORITHMS as ALGORITHMS
+    from statewise.algos import Algorithm as Algorithm
     from statewise.algos import get_algorithm as get_algorithm
+    from statewise.algos import register_algorithm as register_algorithm
     from statewise.envs.env import Env as Env
     from statewise.envs.from_gym import GymEnv as GymEnv
     from statewise.envs.make import make_env as make_env
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from statewise.types import Step as Step
 
 _HOMES = {
-    "algos": ("ALGORITHMS", "get_algorithm"),
+    "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
     "envs.env": ("Env",),
     "envs.from_gym": ("GymEnv",),
     "envs.make": ("make_env",),

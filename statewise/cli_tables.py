@@ -24,9 +24,7 @@ def algorithm_table() -> Table:
     for name in ("algorithm", "what it does", "from"):
         table.add_column(name, no_wrap=name == "algorithm")
     for name, kind in ALGORITHMS.items():
-        about = (inspect.getdoc(kind) or inspect.getdoc(inspect.getmodule(kind)) or "").split(
-            "\n\n"
-        )
+        about = (kind.__doc__ or inspect.getdoc(inspect.getmodule(kind)) or "").split("\n\n")
         table.add_row(name, escape(" ".join(about[0].split())), kind.__module__)
     return table
 

@@ -1,4 +1,4 @@
-"""Summaries, bootstrap intervals and exact bounds."""
+"""A robust mean, and exact bounds on a rate."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from statewise.core.statistics import iqm, mean, rate_interval, stratified_bootstrap, summary
+from statewise.core.statistics import iqm, rate_interval
 
 
 def test_iqm_is_the_mean_of_the_middle_half():
@@ -17,38 +17,6 @@ def test_iqm_is_the_mean_of_the_middle_half():
 
 def test_iqm_pools_all_runs_and_tasks():
     assert iqm([[0, 1], [2, 100]]) == pytest.approx(1.5)
-
-
-def test_summary_by_hand():
-    got = summary([1.0, 2.0, 3.0, 4.0])
-    assert (got.count, got.mean, got.minimum, got.maximum, got.median) == (4, 2.5, 1, 4, 2.5)
-    assert got.std == pytest.approx(math.sqrt(5 / 3))
-    assert (got.quartile_low, got.quartile_high) == (1.75, 3.25)
-    assert summary([7.0]).std == 0.0
-
-
-def test_bootstrap_interval_covers_the_truth_about_as_often_as_it_says():
-    generator = np.random.default_rng(0)
-    covered = 0
-    for trial in range(200):
-        interval = stratified_bootstrap(
-            generator.normal(size=(30, 1)), mean, resamples=200, seed=trial
-        )
-        covered += interval.low <= 0.0 <= interval.high
-    assert 0.87 <= covered / 200 <= 0.99
-
-
-def test_bootstrap_resamples_within_each_task():
-    # Tasks differ, runs within a task do not: resampling inside tasks leaves nothing to vary.
-    scores = np.tile([0.0, 10.0, 100.0], (5, 1))
-    interval = stratified_bootstrap(scores, mean, resamples=50)
-    assert interval.low == interval.high == interval.estimate == pytest.approx(110 / 3)
-
-
-def test_bootstrap_is_reproducible_and_takes_one_task():
-    scores = np.random.default_rng(1).normal(size=12)
-    assert stratified_bootstrap(scores, seed=3) == stratified_bootstrap(scores, seed=3)
-    assert stratified_bootstrap(scores, seed=3) != stratified_bootstrap(scores, seed=4)
 
 
 def test_rate_interval_agrees_with_published_values():
@@ -77,7 +45,7 @@ def test_what_cannot_be_summarised_is_refused():
     with pytest.raises(ValueError, match="no values"):
         iqm([])
     with pytest.raises(ValueError, match="1 of 2 values are not finite"):
-        summary([1.0, math.nan])
+        iqm([1.0, math.nan])
     with pytest.raises(ValueError, match="5 events in 3 trials"):
         rate_interval(5, 3)
     with pytest.raises(ValueError, match="level is 95"):
