@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 # one that does not run, which takes ten times as long (docs/speed.md).
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+from statewise.envs.gym_ids import register_suites
 from statewise.version import __version__
 
 if TYPE_CHECKING:
     from statewise.algos import ALGORITHMS as ALGORITHMS
+    from statewise.algos import Algorithm as Algorithm
     from statewise.algos import get_algorithm as get_algorithm
-    from statewise.envs.gymnasium import register_suites as register_suites
-    from statewise.envs.imports import ImportedEnv as ImportedEnv
-    from statewise.envs.imports import import_env as import_env
+    from statewise.algos import register_algorithm as register_algorithm
+    from statewise.envs.env import Env as Env
+    from statewise.envs.from_gym import GymEnv as GymEnv
+    from statewise.envs.make import make_env as make_env
     from statewise.envs.robots import Robot as Robot
     from statewise.envs.robots import get_robot as get_robot
     from statewise.envs.robots import register_robot as register_robot
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from statewise.envs.suites import Suite as Suite
     from statewise.envs.suites import parse_suite as parse_suite
     from statewise.envs.vec_env import VecEnv as VecEnv
-    from statewise.envs.vec_env import make_env as make_env
     from statewise.training.api import evaluate as evaluate
     from statewise.training.api import resume as resume
     from statewise.training.api import train as train
@@ -35,12 +37,13 @@ if TYPE_CHECKING:
     from statewise.types import Step as Step
 
 _HOMES = {
-    "algos": ("ALGORITHMS", "get_algorithm"),
-    "envs.gymnasium": ("register_suites",),
-    "envs.imports": ("ImportedEnv", "import_env"),
+    "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
+    "envs.env": ("Env",),
+    "envs.from_gym": ("GymEnv",),
+    "envs.make": ("make_env",),
     "envs.robots": ("Robot", "get_robot", "register_robot", "robot_names"),
     "envs.suites": ("PAPER_SUITES", "Suite", "parse_suite"),
-    "envs.vec_env": ("VecEnv", "make_env"),
+    "envs.vec_env": ("VecEnv",),
     "training.api": ("evaluate", "resume", "train"),
     "training.policy": ("Policy", "load_policy"),
     "types": ("EnvSpec", "Rollout", "Step"),
@@ -48,7 +51,9 @@ _HOMES = {
 """The module that each public name is imported from when it is first used: torch loads only then."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME)]
+__all__ = ["__version__", "register_suites", *sorted(_HOME)]
+
+register_suites()  # imports nothing: Gymnasium learns of the suites once somebody imports it
 
 
 def __getattr__(name: str) -> Any:

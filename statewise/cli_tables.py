@@ -11,7 +11,8 @@ from statewise.algos import ALGORITHMS
 from statewise.envs.render import Episode, Tally
 from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
-from statewise.envs.vec_env import VecEnv, make_env
+from statewise.envs.vec_env import VecEnv
+from statewise.plugins import is_gym
 from statewise.report.table import percent
 from statewise.training.evaluate import Evaluation
 
@@ -23,9 +24,7 @@ def algorithm_table() -> Table:
     for name in ("algorithm", "what it does", "from"):
         table.add_column(name, no_wrap=name == "algorithm")
     for name, kind in ALGORITHMS.items():
-        about = (inspect.getdoc(kind) or inspect.getdoc(inspect.getmodule(kind)) or "").split(
-            "\n\n"
-        )
+        about = (kind.__doc__ or inspect.getdoc(inspect.getmodule(kind)) or "").split("\n\n")
         table.add_row(name, escape(" ".join(about[0].split())), kind.__module__)
     return table
 
@@ -44,7 +43,7 @@ def suite_table() -> Table:
 
 
 def _suite_row(name: str) -> list[str]:
-    env = make_env(name)
+    env = VecEnv(name)
     constraints = env.suite.constraints
     return [
         name,
@@ -74,7 +73,7 @@ def robot_table() -> Table:
 
 def _robot_row(name: str) -> list[str]:
     robot = get_robot(name)
-    env = make_env(f"{name}-{robot.constraints[0]}-1")
+    env = VecEnv(f"{name}-{robot.constraints[0]}-1")
     return [
         name,
         str(env.spec.blocks["goal_compass"].start),  # what comes before is the robot's own
@@ -113,7 +112,7 @@ def evaluation_table(found: Evaluation) -> Table:
                         f"{how} actions, seed {found.seed}", show_header=False,
                   title_justify="left")  # fmt: skip
     table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
-    ending = "ended by the task" if found.suite.startswith("gym:") else "goal reached"
+    ending = "ended by the task" if is_gym(found.suite) else "goal reached"
     if found.goals is not None:
         table.add_row(ending, percent(found.goals))
     table.add_row("episode length", f"{found.length:.0f}")

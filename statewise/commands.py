@@ -39,8 +39,8 @@ from statewise.envs.render import (
     check_video_path,
 )
 from statewise.envs.robots import robot_names
-from statewise.envs.vec_env import VecEnv, make_env
-from statewise.plugins import import_modules
+from statewise.envs.vec_env import VecEnv
+from statewise.plugins import import_modules, is_gym
 from statewise.runs.checkpoint import write_atomically
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
@@ -213,9 +213,9 @@ class Play(Plugins):
                 f"--best-safe is for runs, and {self.what} is none: give a run folder, or leave it out"
             )
         import_modules(self.imports)
-        if suite.startswith("gym:"):
+        if is_gym(suite):
             raise ValueError(f"{suite} is not ours to draw: play shows the suites of statewise")
-        env = make_env(suite, 1, self.seed, compact=compact, continuing=continuing)
+        env = VecEnv(suite, 1, self.seed, compact=compact, continuing=continuing)
         started = time.perf_counter()
         if trained is None:
             episodes, running = self._play(env, _policy(self.policy or "random", env, self.seed))
@@ -369,7 +369,7 @@ class Demo:
 
 def measure_speed(suite: str, num_envs: int, seconds: float) -> float:
     """Environment steps per second, of all worlds together, under random actions."""
-    env = make_env(suite, num_envs)
+    env = VecEnv(suite, num_envs)
     act = random_policy(env, seed=0, hold=0.0)
     step = env.reset()
     for _ in range(3):
@@ -406,7 +406,7 @@ def _is_path(what: str) -> bool:
     path = Path(what)
     if path.is_file() or (path / "config.json").exists():
         return True
-    if what.startswith("gym:"):  # an id may have a slash
+    if is_gym(what):  # an id may have a slash
         return False
     # Runs with `--out .` lie in a folder that is called as their suite.
     return os.sep in what or (path.is_dir() and what.split("-")[0] not in robot_names())

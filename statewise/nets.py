@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from statewise.core import gaussian
 from statewise.core.tanh import tanh
 
 
@@ -54,9 +53,6 @@ class GaussianPolicy(nn.Module):
         mean = self(x)
         noise = torch.randn(mean.shape, generator=generator, device=mean.device)
         return mean + noise * self.log_std.exp()
-
-    def log_prob(self, mean: Tensor, action: Tensor) -> Tensor:
-        return gaussian.log_prob(mean, self.log_std, action)
 
     @property
     def layers(self) -> list[nn.Linear]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+GYM = "gym:"
+"""Names of Gymnasium environments begin with this: `gym:ID`, or `gym:MODULE:ID`."""
 
 
 class PluginError(ValueError):
@@ -40,6 +44,17 @@ def import_modules(modules: str | Sequence[str], folder: str = "") -> None:
             raise PluginError(f"--import {name}: {_where(error)}") from error
 
 
+def is_gym(name: str) -> bool:
+    """Whether a name is that of a Gymnasium environment, and not of a suite."""
+    return re.fullmatch(rf"{GYM}\S+", name) is not None
+
+
+def module_and_id(name: str) -> tuple[str, str]:
+    """The module that registers a Gymnasium environment, or "", and its id."""
+    module, _, id = name.removeprefix(GYM).rpartition(":")
+    return module, id
+
+
 def import_for_run(
     path: Path, config: Mapping[str, Any], named: str | Sequence[str] = (), trust: bool = False
 ) -> None:
@@ -50,7 +65,7 @@ def import_for_run(
     mine = (named,) if isinstance(named, str) else tuple(named)
     import_modules(mine)
     train = config["train"]
-    module = str(train.get("suite", "")).removeprefix("gym:").rpartition(":")[0]
+    module = module_and_id(str(train.get("suite", "")))[0]
     wanted = [*train.get("imports", ()), *([module] if module else [])]
     missing = [name for name in wanted if name not in mine and name not in sys.modules]
     if missing and not trust:

@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from statewise import algos
 from statewise.envs import robots
 
 torch.set_num_threads(1)
@@ -14,12 +16,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
-def keep_robots() -> Iterator[None]:
-    """Robots that a test registers are gone after it."""
-    before = dict(robots._ROBOTS)
+def keep_registries() -> Iterator[None]:
+    """Robots and algorithms that a test registers are gone after it."""
+    registries: tuple[dict[str, Any], ...] = (robots._ROBOTS, algos.ALGORITHMS)
+    before = [dict(registry) for registry in registries]
     yield
-    robots._ROBOTS.clear()
-    robots._ROBOTS.update(before)
+    for registry, entries in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(entries)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from statewise.envs.env import Env
 from statewise.types import EnvSpec, Step, first_step
 
 LENGTH = 8
@@ -19,7 +20,7 @@ STRIDE = 0.25
 EDGE = 0.5
 
 
-class LineEnv:
+class LineEnv(Env):
     """`num_costs` copies of the same cost, to try several constraints.
 
     units: of each cost, if not 1: both the cost and its ceiling are that many times as large.
@@ -33,7 +34,7 @@ class LineEnv:
         units: Sequence[float] = (),
         truncates: bool = False,
     ) -> None:
-        self.num_envs, self.device, self.faults = num_envs, torch.device("cpu"), 0
+        self.num_envs, self.device = num_envs, torch.device("cpu")
         self.units, self.truncates = torch.tensor(units or (1.0,) * num_costs), truncates
         self.spec = EnvSpec(
             name="Line",

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from statewise import metrics
-from statewise.algos import ALGORITHMS
-from statewise.algos.base import Settings
+from statewise.algos import ALGORITHMS, TrustRegionSettings
 
 DOCS = Path(__file__).parent.parent / "docs"
-SHARED = {f.name for f in dataclasses.fields(Settings)}
+SHARED = {f.name for f in dataclasses.fields(TrustRegionSettings)}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

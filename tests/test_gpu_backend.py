@@ -93,6 +93,11 @@ def on_device(rows: tuple[Tensor, ...], sim: Simulator) -> list[Tensor]:
     return [row.to(sim.device) for row in rows]
 
 
+def all_of(sim: Simulator, worlds: int) -> Tensor:
+    """The mask `[B]` of all worlds."""
+    return torch.ones(worlds, dtype=torch.bool, device=sim.device)
+
+
 def controls(scene: Scene, steps: int, worlds: int = WORLDS) -> Tensor:
     """[T, B, nu]"""
     low, high = torch.tensor(scene.model.actuator_ctrlrange, dtype=torch.float32).unbind(1)
@@ -121,9 +126,9 @@ def actions(env: VecEnv, steps: int) -> Tensor:
 def test_a_step_leads_where_it_does_on_the_cpu(case: Parity) -> None:
     scene, steps = scene_of(case.suite, case.elliptic), 30
     cpu, device = make_simulator(scene, WORLDS, "cpu"), device_sim(case.suite, case.elliptic)
-    everywhere, state = torch.arange(WORLDS), start(scene)
-    at_rest = cpu.reset(everywhere, *state)
-    same = device.reset(everywhere.to(device.device), *on_device(state, device))
+    state = start(scene)
+    at_rest = cpu.reset(torch.arange(WORLDS), *state)
+    same = device.reset(all_of(device, WORLDS), *on_device(state, device))
     force = torch.zeros(at_rest.shape[1], dtype=torch.bool)
     for name, place in scene.sensors.items():
         force[place] = name.startswith(FORCES)
@@ -148,9 +153,9 @@ def test_robots_that_do_not_amplify_rounding_stay_together_for_forty_steps(suite
     """Within 0.1 mm; they were seen within 0.003 mm."""
     scene = scene_of(suite)
     cpu, device = make_simulator(scene, WORLDS, "cpu"), device_sim(suite)
-    everywhere, state = torch.arange(WORLDS), start(scene)
-    cpu.reset(everywhere, *state)
-    device.reset(everywhere.to(device.device), *on_device(state, device))
+    state = start(scene)
+    cpu.reset(torch.arange(WORLDS), *state)
+    device.reset(all_of(device, WORLDS), *on_device(state, device))
     for ctrl in controls(scene, 40):
         here, there = cpu.step(ctrl), device.step(ctrl.to(device.device)).cpu()
     point = scene.sensors[f"{parse_suite(suite).robot.point}_pos"]
@@ -175,9 +180,8 @@ def test_an_ant_on_its_own_friction_pyramid_moves_as_on_the_cpu_on_average() -> 
     state = scene.start_state(
         torch.zeros(worlds, 2), torch.zeros(worlds), torch.zeros(worlds, 0, 3)
     )
-    everywhere = torch.arange(worlds)
-    cpu.reset(everywhere, *state)
-    device.reset(everywhere.to(device.device), *on_device(state, device))
+    cpu.reset(torch.arange(worlds), *state)
+    device.reset(all_of(device, worlds), *on_device(state, device))
     here, there = [], []
     for ctrl in controls(scene, 20, worlds):
         here.append(cpu.step(ctrl).abs())
@@ -191,7 +195,7 @@ def test_an_ant_on_its_own_friction_pyramid_moves_as_on_the_cpu_on_average() -> 
 def test_a_reset_by_mask_leaves_the_other_worlds_untouched() -> None:
     sim, scene = device_sim("Ant-Hazard-8", True), scene_of("Ant-Hazard-8", True)
     rest, ctrl = on_device(start(scene), sim), controls(scene, 20).to(sim.device)
-    sim.reset(torch.arange(WORLDS, device=sim.device), *rest)
+    sim.reset(all_of(sim, WORLDS), *rest)
     for now in ctrl[:10]:
         sim.step(now)
     before = sim.state()
@@ -199,7 +203,7 @@ def test_a_reset_by_mask_leaves_the_other_worlds_untouched() -> None:
 
     sim.load_state(before)
     mask = torch.tensor([False, True, False, False], device=sim.device)
-    sensors = sim.reset_where(mask, *rest)
+    sensors = sim.reset(mask, *rest)
     after = sim.state()
     for name in before:
         assert torch.equal(after[name][~mask], before[name][~mask]), name
@@ -210,15 +214,6 @@ def test_a_reset_by_mask_leaves_the_other_worlds_untouched() -> None:
     assert sensors[1, speed].abs().max() < 1e-6 < sensors[0, speed].abs().max()
     for now, expected in zip(ctrl[10:], undisturbed, strict=True):
         assert torch.equal(sim.step(now)[~mask], expected[~mask])
-
-
-def test_both_forms_of_a_reset_are_the_same_on_the_cpu() -> None:
-    scene = scene_of("Point-Pillar-4")
-    one, two = (make_simulator(scene, WORLDS, "cpu") for _ in range(2))
-    mask, state = torch.tensor([False, True, False, True]), start(scene)
-    rows = one.reset(mask.nonzero()[:, 0], *(part[mask] for part in state))
-    assert torch.equal(two.reset_where(mask, *state)[mask], rows)
-    assert torch.equal(one.state()["rows"], two.state()["rows"])
 
 
 def test_one_world_can_be_looked_into_on_the_host() -> None:
@@ -274,10 +269,11 @@ def test_layouts_are_the_same_however_late_the_device_tells_what_it_used(
         stock.seed(3)
         twin.seed(3)
         generator = torch.Generator().manual_seed(0)
-        assert all(map(torch.equal, stock.take(50), twin.take(50)))
+        everyone = torch.ones(50, dtype=torch.bool)
+        assert all(map(torch.equal, stock.take(everyone), twin.take(torch.arange(50))))
         for t in range(200):  # the ring of 1174 goes round several times
             mask = torch.rand(50, generator=generator) < (0.9 if t % 10 == 0 else 0.3)
-            rows, expected = stock.take_where(mask), twin.take(int(mask.sum()))
+            rows, expected = stock.take(mask), twin.take(mask.nonzero()[:, 0])
             assert all(torch.equal(r[mask], e) for r, e in zip(rows, expected, strict=True)), t
             if t == 100:
                 stock.load_state(stock.state())
@@ -409,9 +405,9 @@ def spoil_state(env: VecEnv, action: Tensor) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (spoil_action, "in 1 worlds non-finite action"),
-        (blow_up_action, "in 1 worlds non-finite action"),
-        (spoil_state, "in 1 worlds non-finite or huge state"),
+        (spoil_action, "1 new simulator faults (1 non-finite actions)"),
+        (blow_up_action, "1 new simulator faults (1 non-finite actions)"),
+        (spoil_state, "1 new simulator faults (non-finite or huge state in world 1)"),
     ],
 )
 def test_a_fault_ends_the_episode_at_the_highest_cost_and_touches_no_other_world(

@@ -1,12 +1,13 @@
-"""The algorithms by name. A new one is one new file and one line here."""
+"""The algorithms by name. `register_algorithm` adds one of your own."""
 
-from __future__ import annotations
+import re
+from typing import TypeVar
 
-import difflib
-
-from statewise.algos.base import Algorithm
+from statewise.algos.base import Algorithm, CostSettings, LimitSettings, Metrics, Settings
 from statewise.algos.cpo import Cpo
+from statewise.algos.estimates import Batch, CostSignal
 from statewise.algos.pcpo import Pcpo
+from statewise.algos.policy_step import TrustRegionAlgorithm, TrustRegionSettings, surrogate
 from statewise.algos.scpo import Scpo
 from statewise.algos.trpo import Trpo
 from statewise.algos.trpo_fac import TrpoFac
@@ -14,19 +15,79 @@ from statewise.algos.trpo_ipo import TrpoIpo
 from statewise.algos.trpo_lag import TrpoLag
 from statewise.algos.trpo_sl import TrpoSl
 from statewise.algos.trpo_usl import TrpoUsl
+from statewise.settings import unknown
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    algo.name: algo for algo in (Scpo, Trpo, Cpo, Pcpo, TrpoLag, TrpoFac, TrpoIpo, TrpoSl, TrpoUsl)
-}
+A = TypeVar("A", bound=type[Algorithm])
+
+ALGORITHMS: dict[str, type[Algorithm]] = {}
+"""Every algorithm that is known, by name."""
+
+
+def register_algorithm(cls: A) -> A:
+    """Make an algorithm known under its `name`, as a decorator or a plain call; returns the class.
+
+    A class that could not be trained raises ValueError. The same class of the same module may be
+    registered again, for example after a reload.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
+        raise ValueError(f"{cls!r} is no algorithm: derive a class from statewise.Algorithm")
+    where = f"{cls.__module__}.{cls.__qualname__}"
+    name = getattr(cls, "name", "")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ValueError(
+            f"the name of {where} is {name!r}: give it a `name` of lower-case letters, digits and "
+            f"underscores, such as trpo_pid; its run folders are named after it"
+        )
+    _check_settings(cls, where)
+    if (cls.update_networks, cls.update) == (Algorithm.update_networks, Algorithm.update):
+        raise ValueError(
+            f"{where} lacks update_networks(batch), which updates the networks and returns metrics"
+        )
+    other = ALGORITHMS.get(name, cls)
+    taken = f"{other.__module__}.{other.__qualname__}"
+    if taken != where:
+        raise ValueError(f"the name {name!r} is taken by {taken}: give {where} another `name`")
+    if "title" not in vars(cls):
+        cls.title = name
+    ALGORITHMS[name] = cls
+    return cls
+
+
+def _check_settings(cls: type[Algorithm], where: str) -> None:
+    """Raise ValueError for a `settings_class` that lacks what the algorithm reads, or can be changed."""
+    kind, advice = cls.settings_class, ""
+    for owner in reversed([base for base in cls.__mro__[1:] if issubclass(base, Algorithm)]):
+        if not (isinstance(kind, type) and issubclass(kind, owner.settings_class)):
+            advice = f"derive it from {owner.settings_class.__name__}"
+    if not advice and not getattr(vars(kind).get("__dataclass_params__"), "frozen", False):
+        advice = "decorate it with @dataclass(frozen=True)"
+    if advice:
+        raise ValueError(f"the settings_class of {where} is {kind!r}: {advice}")
 
 
 def get_algorithm(name: str) -> type[Algorithm]:
     """The algorithm of that name; an unknown one raises ValueError with the closest."""
     key = name.lower().replace("-", "_")
-    if key in ALGORITHMS:
-        return ALGORITHMS[key]
-    close = difflib.get_close_matches(key, ALGORITHMS, n=3, cutoff=0.4) or list(ALGORITHMS)
-    raise ValueError(f"unknown algorithm {name!r}. Did you mean {' or '.join(close)}?")
+    if key not in ALGORITHMS:
+        raise ValueError(unknown("algorithm", name, ALGORITHMS))
+    return ALGORITHMS[key]
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "get_algorithm"]
+for _cls in (Scpo, Trpo, Cpo, Pcpo, TrpoLag, TrpoFac, TrpoIpo, TrpoSl, TrpoUsl):
+    register_algorithm(_cls)
+
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Batch",
+    "CostSettings",
+    "CostSignal",
+    "LimitSettings",
+    "Metrics",
+    "Settings",
+    "TrustRegionAlgorithm",
+    "TrustRegionSettings",
+    "get_algorithm",
+    "register_algorithm",
+    "surrogate",
+]

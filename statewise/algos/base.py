@@ -1,126 +1,76 @@
-"""What the algorithms share: settings, networks, acting, critics, state. Not how they improve."""
+"""What every algorithm is: settings, networks, acting, state. How it improves is its own."""
 
-from __future__ import annotations
-
-import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from functools import partial
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from statewise.algos.estimates import Batch, CostSignal, estimate
-from statewise.algos.fitting import all_finite, descend, memory, restore
-from statewise.cuda_graphs import Graphed, side_by_side
-from statewise.nets import GaussianPolicy, Scaler, mlp, start_at
+from statewise.algos.critics import Critics, cost_critic
+from statewise.algos.estimates import Batch, CostSignal, evaluate_critics, make_batch
+from statewise.cuda_graphs import Graphed
+from statewise.nets import GaussianPolicy, Scaler, mlp
+from statewise.settings import check, number
 from statewise.types import Act, EnvSpec, Rollout, Step
 
 Metrics = dict[str, float]
 
-FIRST_COST, FIRST_SHARE = 0.05, 1 / 6
-"""What a critic that is never negative says before it has learned: the first, or the second in units
-of the largest cost of a step if that is less. Where it has seen nothing it should fear something."""
-
 
 @dataclass(frozen=True)
 class Settings:
-    """Shared by all nine; the defaults are the paper's where its table has one (it has none for the
-    conjugate gradient), but for `scale_inputs` and `critic_batch`."""
+    """Shared by all algorithms. The defaults are the paper's where its table has one, except for
+    `scale_inputs` and `critic_batch`."""
 
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = number((64, 64), least=1)
     """Widths of the hidden layers of every network."""
     scale_inputs: bool = True
-    """Networks read observations less their mean and in units of their spread, both over all data so
-    far; off reads them as they are, as the paper does."""
-    log_std: float = -0.5
+    """Normalise observations by their mean and standard deviation over all data so far; off feeds
+    them to the networks as they are, as the paper does."""
+    log_std: float = number(-0.5, finite=True)
     """Logarithm of the policy's standard deviation at the start."""
-    gamma: float = 0.99
+    gamma: float = number(0.99, least=0, most=1)
     """Discount of the reward."""
-    lam: float = 0.97
+    lam: float = number(0.97, least=0, most=1)
     """Decay of the generalised advantage estimate of the reward."""
-    target_kl: float = 0.02
-    """Size of the trust region: mean KL divergence of an update."""
-    final_radius: float = 1.0
-    """What is left of the trust region's radius, the root of its size, in the last epoch; it shrinks
-    evenly. 1 keeps it as it is, as the paper does."""
-    backtrack_steps: int = 100
-    """Most candidates of the line search."""
-    backtrack_coefficient: float = 0.8
-    """Each candidate takes this fraction of the one before."""
-    cg_iterations: int = 20
-    """Most iterations of the conjugate gradient."""
-    cg_damping: float = 0.1
-    """Added to the diagonal of the Fisher matrix."""
-    fisher_states: int = 8192
-    """Most states, evenly spaced in the batch, that the Fisher matrix averages over; 0 takes all."""
-    critic_iterations: int = 80
+    critic_iterations: int = number(80, least=1)
     """Adam steps for each critic in an epoch."""
-    critic_lr: float = 1e-3
+    critic_lr: float = number(1e-3, above=0)
     """Learning rate of the critics."""
-    critic_batch: int = 4096
+    critic_batch: int = number(4096, least=0)
     """Rows in a critic step, drawn anew each time; 0 takes all, as the paper does."""
 
     def __post_init__(self) -> None:
-        _require(bool(self.hidden) and min(self.hidden, default=0) > 0, "hidden", self.hidden,
-                 "give at least one positive width")  # fmt: skip
-        _require(math.isfinite(self.log_std), "log_std", self.log_std, "give a finite number")
-        for name in ("gamma", "lam"):
-            value = getattr(self, name)
-            _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
-        value = self.backtrack_coefficient
-        _require(0.0 < value < 1.0, "backtrack_coefficient", value, "give one between 0 and 1")
-        value = self.final_radius
-        _require(0.0 < value <= 1.0, "final_radius", value, "give a share above 0, at most 1")
-        for name in ("target_kl", "critic_lr"):
-            value = getattr(self, name)
-            _require(value > 0.0, name, value, "give a number above 0")
-        for name in ("backtrack_steps", "cg_iterations", "critic_iterations"):
-            value = getattr(self, name)
-            _require(value >= 1, name, value, "give at least 1")
-        for name in ("cg_damping", "fisher_states", "critic_batch"):
-            value = getattr(self, name)
-            _require(value >= 0, name, value, "give 0 or more")
-        _require(self.critic_batch != 1, "critic_batch", 1, "give 0 (all rows) or at least 2")
-        for name, hint in get_type_hints(type(self)).items():
-            if get_origin(hint) is Literal:
-                value, choices = getattr(self, name), get_args(hint)
-                _require(value in choices, name, repr(value), f"give one of {', '.join(choices)}")
-            elif hint is float:  # a range that is asked about the wrong way round lets nan through
-                value = getattr(self, name)
-                _require(not math.isnan(value), name, value, "give a number")
+        check(self)
+        if not self.hidden:
+            raise ValueError("hidden is (): give at least one width")
+        if self.critic_batch == 1:
+            raise ValueError("critic_batch is 1: give 0 (all rows) or at least 2")
 
 
 @dataclass(frozen=True)
 class LimitSettings(Settings):
     """Shared by the methods that keep a cost below a limit."""
 
-    cost_limit: tuple[float, ...] = (0.0,)
+    cost_limit: tuple[float, ...] = number((0.0,), finite=True)
     """Limit of each constraint; one number serves all."""
     allow_negative_limit: bool = False
     """Accept a limit below zero, which no policy can meet (the published SCPO code ran -0.03)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite = bool(self.cost_limit) and all(math.isfinite(x) for x in self.cost_limit)
-        _require(
-            finite, "cost_limit", self.cost_limit, "give one finite number for each constraint"
-        )
+        if not self.cost_limit:
+            raise ValueError(
+                "cost_limit is (): give one number for each constraint, or one for all"
+            )
         if min(self.cost_limit) < 0.0 and not self.allow_negative_limit:
             raise ValueError(
-                f"cost_limit is {self.cost_limit}: costs are never negative, so no policy meets it. "
-                f"Give 0 or more, or say allow_negative_limit"
+                f"cost_limit is {self.cost_limit}: give 0 or more, or set allow_negative_limit; "
+                f"no policy has a cost below 0"
             )
-        # Settings of the methods that share a name share a range.
-        for name in ("warmup", "cost_gamma", "cost_lam", "recovery_fraction", "bound_coefficient"):
-            value = getattr(self, name, 0.0)
-            _require(0.0 <= value <= 1.0, name, value, "give a number from 0 to 1")
-        for name in ("tolerance", "margin", "penalty", "penalty_scale", "cost_reduction",
-                     "multiplier_start", "multiplier_lr", "multiplier_cap", "correction_rate",
-                     "correction_steps", "multiplier_iterations"):  # fmt: skip
-            value = getattr(self, name, 0.0)
-            _require(value >= 0.0, name, value, "give 0 or more")
 
     def limits(self, num_costs: int) -> Tensor:
         """[m] float64"""
@@ -132,30 +82,37 @@ class LimitSettings(Settings):
             )
         return torch.tensor(given, dtype=torch.float64)
 
+    def violation(self, J: Tensor) -> Tensor:
+        """[m] float64: by how much the costs J `[m]` of an episode exceed their limits"""
+        return J - self.limits(len(J))
+
 
 @dataclass(frozen=True)
 class CostSettings(LimitSettings):
     """Shared by the methods that learn a critic of the cost."""
 
-    cost_gamma: float = 0.99
+    cost_gamma: float = number(0.99, least=0, most=1)
     """Discount of the cost."""
-    cost_lam: float = 0.97
+    cost_lam: float = number(0.97, least=0, most=1)
     """Decay of the generalised advantage estimate of the cost."""
 
 
 class Algorithm:
     """Acts, and improves its policy from rollouts. Knows neither environment nor logger.
 
-    A method says which cost it learns from (`cost_signal`) and how it improves (`improve`).
+    A method fills in `update_networks`, and overrides what else of the first part it does differently.
     """
 
     name: ClassVar[str]
+    """What `--algo` and run folders call it."""
+    title: ClassVar[str]
+    """What reports call it; its name if it has none."""
     settings_class: ClassVar[type[Settings]] = Settings
     constrained: ClassVar[bool] = True
     """Needs an environment with costs."""
     sees_maximum: ClassVar[bool] = False
-    """Inputs end in the running maximum M (the Maximum MDP); critics read it, the policy if
-    `policy_inputs` includes it."""
+    """Inputs end in the running maximum M (the Maximum MDP), for the critics and for a policy that
+    acts on costs."""
     positive_costs: ClassVar[bool] = False
     """The cost critic ends in a Softplus."""
 
@@ -174,96 +131,89 @@ class Algorithm:
             """[m] of each constraint"""
         self.epoch = 0
         self.skipped = 0
-        """Updates left out because something was not finite."""
+        """Updates of the policy left out because something was not finite."""
         self.inputs = spec.num_live + (spec.num_costs if self.sees_maximum else 0)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         """For everything drawn while updating."""
         self.scaler = Scaler(self.inputs).to(self.device)
         self.start_inputs: Tensor | None = None
-        """Unscaled start states of the first reset: their values stand in where no episode starts."""
+        """Unscaled start states of the first reset, for rollouts in which no episode starts."""
+        self.cuda_graphs: dict[str, Graphed] = {}
+        """What a GPU replays in one launch. A recording holds on to the tensors it was made with."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.policy = GaussianPolicy(
-                self.policy_inputs, spec.action_size, settings.hidden, settings.log_std
-            ).to(self.device)
-            self.value = mlp(self.inputs, settings.hidden, 1).to(self.device)
-            self.cost_value: nn.Module | None = None
-            if self.cost_signal is not None:
-                critic = mlp(self.inputs, settings.hidden, spec.num_costs, self.positive_costs)
-                if self.positive_costs:
-                    largest = torch.tensor([ceiling or 1.0 for ceiling in spec.cost_ceiling])
-                    start_at(critic, (FIRST_SHARE * largest).clamp(max=FIRST_COST))
-                self.cost_value = critic.to(self.device)
-            self.build()
-        self._start_as_if_zeros_were_read()
-        gpu = self.device.type == "cuda"
-        self.optimizers = {
-            name: torch.optim.Adam(
-                module.parameters(), self.learning_rate(name), fused=True, capturable=gpu
-            )
-            for name, module in self.modules().items()
-            if name != "policy"
-        }
-        self.graphs: dict[tuple[str, ...], Graphed] = {}
-        """What a GPU replays in one launch. They hold weights and what Adam keeps where it is."""
+            networks = self._make_networks()
+        rates = {name: self.learning_rate(name) for name in networks}
+        self.critics = Critics(
+            networks, rates, settings.critic_iterations, settings.critic_batch, self.generator
+        )
+
+    def _make_networks(self) -> dict[str, nn.Module]:
+        """Make the policy and the critics; returns the networks that are fitted, by name."""
+        spec, hidden = self.spec, self.settings.hidden
+        inputs = self.inputs if self.acts_on_cost else spec.num_live
+        policy = GaussianPolicy(inputs, spec.action_size, hidden, self.settings.log_std)
+        self.policy, self.value = policy.to(self.device), mlp(self.inputs, hidden, 1)
+        self.cost_value: nn.Module | None = None
+        networks: dict[str, nn.Module] = {"value": self.value}
+        if self.cost_signal is not None:
+            critic = cost_critic(self.inputs, hidden, spec.cost_ceiling, self.positive_costs)
+            self.cost_value = networks["cost_value"] = critic
+        networks = {name: net.to(self.device) for name, net in (networks | self.build()).items()}
+        for network in (policy, *networks.values()):
+            # Inputs that are always zero are left out, but count in the scale of the first weights.
+            first = next(m for m in network.modules() if isinstance(m, nn.Linear))
+            scale = math.sqrt(first.in_features / (first.in_features + spec.num_zeros))
+            first.weight.data.mul_(scale)
+            first.bias.data.mul_(scale)
+        return networks
 
     # What a method fills in ----------------------------------------------------------------------
 
-    @property
-    def cost_signal(self) -> CostSignal | None:
-        """The cost the method learns from, if any."""
-        return None
+    def update_networks(self, batch: Batch) -> Metrics:
+        """Update policy and critics once from a batch."""
+        raise NotImplementedError
+
+    def build(self) -> dict[str, nn.Module]:
+        """Make what only this method has; its networks are returned by name, to be fitted and saved."""
+        return {}
 
     @property
-    def policy_inputs(self) -> int:
-        """How many inputs, from the first on, the policy reads."""
-        return self.inputs
+    def cost_signal(self) -> CostSignal | None:
+        """The cost the method learns from: the discounted sum, if it has the settings of a critic."""
+        s = self.settings
+        return CostSignal("cost", s.cost_gamma, s.cost_lam) if isinstance(s, CostSettings) else None
 
     @property
     def acts_on_cost(self) -> bool:
-        """Whether what it does depends on the costs it met, not only on what it sees."""
+        """Whether its actions depend on the costs of the episode, not only on observations."""
         return False
 
-    @property
-    def target_kl(self) -> float:
-        """Size of the trust region in this epoch."""
-        gone = min(max(self.epoch - 1, 0) / max(self.epochs - 1, 1), 1.0)
-        return self.settings.target_kl * (1.0 - gone * (1.0 - self.settings.final_radius)) ** 2
-
-    def build(self) -> None:
-        """Make the networks that only this method has (as attributes named in `extra_modules`)."""
-
     def learning_rate(self, name: str) -> float:
-        """Of the network's Adam."""
+        """Learning rate of the Adam optimiser of a network."""
         return self.settings.critic_lr
 
-    def extra_modules(self) -> dict[str, nn.Module]:
-        return {}
-
-    def look(self, rollout: Rollout) -> None:
-        """See a rollout before it is made a batch."""
-
-    def improve(self, batch: Batch) -> Metrics:
-        """One update of policy and critics from a batch."""
-        raise NotImplementedError
+    def observe_rollout(self, rollout: Rollout) -> None:
+        """Read a rollout before it is made a batch."""
 
     def correct(self, step: Step, inputs: Tensor, action: Tensor) -> Tensor:
         """What is executed instead of the proposed action `[B, a]`."""
         return action
 
     def extra_state(self) -> dict[str, Any]:
+        """What an exact continuation needs beside networks, optimisers and the generator."""
         return {}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
-        pass
+        """Take back an `extra_state`, from whatever device it was saved on."""
 
     # Acting and updating -------------------------------------------------------------------------
 
     def observe(self, obs: Tensor, cost_max: Tensor) -> Tensor:
         """Network inputs `[..., k]` from observations `[..., n]` and maxima `[..., m]`."""
-        return self.scale(self._unscaled(obs, cost_max))
+        return self._scale(self._unscaled(obs, cost_max))
 
-    def scale(self, inputs: Tensor) -> Tensor:
+    def _scale(self, inputs: Tensor) -> Tensor:
         scaled: Tensor = self.scaler(inputs) if self.settings.scale_inputs else inputs
         return scaled
 
@@ -286,110 +236,59 @@ class Algorithm:
             self.start_inputs = inputs[finite] if bool(finite.any()) else None
 
     def update(self, rollout: Rollout) -> Metrics:
-        """Learn from a rollout; returns metrics. Non-finite data never reach the weights."""
+        """Learn from a rollout; returns metrics. Data that are not finite never reach the weights."""
         self.epoch += 1
         first = self.settings.scale_inputs and not bool(self.scaler.count)
         if first:
             self._measure(rollout)  # before anything is learned
-        self.look(rollout)
-        batch = estimate(self, rollout)
+        self.observe_rollout(rollout)
+        batch = self.estimate(rollout)
         if not batch.finite():
             self.skipped += 1
-            return {"update/skipped": self.skipped, "update/skipped_now": 1.0}
-        metrics = self.improve(batch)
+            return {"update/skipped": self.skipped + self.critics.undone, "update/skipped_now": 1.0}
+        metrics = self.update_networks(batch)
         if not first:
-            self._measure(rollout)  # now that nothing of it is asked any more
-        return {**batch.metrics(self.spec.cost_names), **metrics, "update/skipped": self.skipped}
+            self._measure(rollout)  # only now: the batch was made with the scale of before
+        metrics["update/skipped"] = self.skipped + self.critics.undone
+        return batch.metrics(self.spec.cost_names) | metrics
 
     def _measure(self, rollout: Rollout) -> None:
-        """Mean and spread of what networks read."""
+        """Update the mean and standard deviation of what networks read."""
         if self.settings.scale_inputs:
             self.scaler.update(self._unscaled(rollout.obs, rollout.cost_max_before).flatten(0, 1))
 
-    # Critics -------------------------------------------------------------------------------------
+    @torch.no_grad()
+    def estimate(self, rollout: Rollout) -> Batch:
+        """The advantages, targets and J of a rollout, as the critics see them now."""
+        s, signal, critic, start_value = self.settings, self.cost_signal, self.cost_value, None
+        evaluate = Graphed(partial(evaluate_critics, self.value, s.gamma, s.lam, critic, signal))
+        evaluate = self.cuda_graphs.setdefault("evaluate", evaluate)
+        if critic is not None and self.start_inputs is not None:
+            start_value = critic(self._scale(self.start_inputs))
+        before = self.observe(rollout.obs, rollout.cost_max_before)
+        after = self.observe(rollout.next_obs, rollout.cost_max)
+        most = self.spec.cost_ceiling
+        return make_batch(rollout, before, after, evaluate, signal, most, start_value)
 
     def fit_value(self, batch: Batch) -> Metrics:
-        """Regress V on the returns."""
-        return self.fit(batch.inputs, {"value": batch.target.unsqueeze(1)})
+        """Fit V to the returns."""
+        return self.critics.fit(batch.inputs, {"value": batch.target.unsqueeze(1)})
 
     def fit_critics(self, batch: Batch) -> Metrics:
-        """Regress V and the cost critic on their returns, in the same steps."""
+        """Fit V and the cost critic to their returns, in the same steps."""
         targets = {"value": batch.target.unsqueeze(1), "cost_value": batch.cost_target}
-        return self.fit(batch.inputs, targets)
+        return self.critics.fit(batch.inputs, targets)
 
-    def fit(
-        self,
-        inputs: Tensor,
-        targets: Mapping[str, Tensor],
-        pools: Sequence[Tensor] = (),
-        weights: Tensor | None = None,
-    ) -> Metrics:
-        """Adam steps on the (weighted) mean squared error of networks; their last losses.
-
-        targets: of each network, by its name. pools: sets of row numbers, of which each step takes
-        equally many (all rows if none is given). A network that turns out not finite is put back.
-        """
-        nets = [self.modules()[name] for name in targets]
-        optimizers = [self.optimizers[name] for name in targets]
-        before = [[x.clone() for x in memory(*pair)] for pair in zip(nets, optimizers, strict=True)]
-        sets = pools or [torch.arange(len(inputs), device=self.device)]
-        most = (self.settings.critic_batch or len(inputs)) // len(sets)
-        # Of a small pool rows are drawn again and again: what is recorded has to keep its shape.
-        share = most if pools else min(most, len(inputs))
-        steps = self.settings.critic_iterations
-        rows = torch.cat([self.draw(r, share, steps) for r in sets], dim=1)
-        weights = torch.ones(len(inputs), device=self.device) if weights is None else weights
-        (losses,) = self._regression(tuple(targets))(inputs, rows, weights, *targets.values())
-        last = losses.tolist()
-        for loss, net, optimizer, saved in zip(last, nets, optimizers, before, strict=True):
-            if not (math.isfinite(loss) and all_finite(net)):
-                self.skipped += 1
-                restore(net, optimizer, saved)
-        return {f"critic/{name}_loss": loss for name, loss in zip(targets, last, strict=True)}
-
-    def _regression(self, names: tuple[str, ...]) -> Graphed:
-        """Adam steps on the rows `[steps, n]` of the data; returns the last losses `[networks]`."""
-        if names in self.graphs:
-            return self.graphs[names]
-        pairs = [(self.modules()[name], self.optimizers[name]) for name in names]
-
-        def regress(
-            inputs: Tensor, rows: Tensor, weights: Tensor, *targets: Tensor
-        ) -> tuple[Tensor, ...]:
-            def task(i: int) -> Callable[[], Tensor]:
-                return lambda: descend(*pairs[i], inputs, targets[i], weights, rows)
-
-            losses = side_by_side(self.device, [task(i) for i in range(len(pairs))])
-            return (torch.stack(losses),)
-
-        self.graphs[names] = Graphed(regress)
-        return self.graphs[names]
-
-    def draw(self, rows: Tensor, count: int, times: int = 1) -> Tensor:
-        """`[times, count]` of the rows at random (repeats are possible), or all if that many."""
-        if len(rows) == count:
-            return rows.expand(times, -1)
-        shape = (times, count)
-        return rows[torch.randint(len(rows), shape, generator=self.generator, device=self.device)]
+    def by_constraint(self, **values: Sequence[float] | np.ndarray | Tensor) -> Metrics:
+        """Metrics `constraint/NAME/KEY` from the values `[m]` of each key."""
+        names = enumerate(self.spec.cost_names)
+        return {f"constraint/{n}/{key}": float(x[i]) for i, n in names for key, x in values.items()}
 
     # State ---------------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def _start_as_if_zeros_were_read(self) -> None:
-        """Networks leave out inputs that are always zero; their number still sets the scale of the
-        first weights, as in the paper."""
-        for module in self.modules().values():
-            first = next(m for m in module.modules() if isinstance(m, nn.Linear))
-            scale = math.sqrt(first.in_features / (first.in_features + self.spec.num_zeros))
-            first.weight.mul_(scale)
-            first.bias.mul_(scale)
-
     def modules(self) -> dict[str, nn.Module]:
         """Every network by name."""
-        modules: dict[str, nn.Module] = {"policy": self.policy, "value": self.value}
-        if self.cost_value is not None:
-            modules["cost_value"] = self.cost_value
-        return modules | self.extra_modules()
+        return {"policy": self.policy, **self.critics.networks}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything an exact continuation needs."""
@@ -398,7 +297,7 @@ class Algorithm:
             "epoch": self.epoch,
             "skipped": self.skipped,
             "modules": {name: module.state_dict() for name, module in self.modules().items()},
-            "optimizers": {name: o.state_dict() for name, o in self.optimizers.items()},
+            "critics": self.critics.state_dict(),
             "generator": self.generator.get_state(),
             "scaler": self.scaler.state_dict(),
             "start_inputs": self.start_inputs,
@@ -406,7 +305,7 @@ class Algorithm:
         }
 
     def load_policy(self, state: dict[str, Any]) -> None:
-        """What acting needs of a `state_dict`, from whatever device it was saved on."""
+        """Take what acting needs from a `state_dict`, from whatever device it was saved on."""
         if state["algo"] != self.name:
             raise ValueError(f"the saved state is of {state['algo']!r}, this is {self.name!r}")
         self.epoch, self.skipped = state["epoch"], state["skipped"]
@@ -416,17 +315,10 @@ class Algorithm:
         self.load_extra_state(state["extra"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly from a `state_dict` of the same kind of device."""
+        """Continue exactly from a `state_dict` of the same kind of device."""
         self.load_policy(state)
-        for name, optimizer in self.optimizers.items():
-            # Adam keeps the tensors it is given, and they may be another algorithm's.
-            optimizer.load_state_dict(copy.deepcopy(state["optimizers"][name]))
-        self.graphs.clear()
+        self.critics.load_state_dict(state["critics"])
+        self.cuda_graphs.clear()
         self.generator.set_state(state["generator"].cpu())
         start = state["start_inputs"]
         self.start_inputs = None if start is None else start.to(self.device)
-
-
-def _require(good: bool, name: str, value: object, advice: str) -> None:
-    if not good:
-        raise ValueError(f"{name} is {value}: {advice}")

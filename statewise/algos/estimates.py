@@ -1,25 +1,18 @@
 """From a rollout to what an update needs: advantages, critic targets, J of the current policy."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from statewise.core import mmdp, returns
-from statewise.cuda_graphs import Graphed
 from statewise.types import Rollout
 
-if TYPE_CHECKING:
-    from statewise.algos.base import Algorithm
-
-
 AGES = (0, 10, 30, 100, 300)
-"""Steps of an episode from which on metrics that change along it are gathered together."""
+"""Metrics that change along an episode are grouped by its age in steps; groups begin at these."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +22,10 @@ class CostSignal:
     kind: Literal["cost", "increment"]
     gamma: float
     lam: float | Tensor
-    """One for all costs, or `[m]`: then a tensor whose numbers may change"""
-    bootstrap_truncated: bool
-    """Whether the future past the time limit counts. Not for increments: the limit is part of the
-    finite-horizon Maximum MDP."""
+    """One for all costs, or a tensor `[m]`, whose numbers may change"""
+    past_limit: bool = True
+    """Whether the future past the time limit counts. It does not for increments: the limit is part
+    of the finite-horizon Maximum MDP."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +46,7 @@ class Batch:
     cost_target: Tensor
     """[N, m] of the cost critic"""
     positive: Tensor
-    """[N] whether any cost is still to come in the row's episode, as far as the rollout saw"""
+    """[N] whether any cost is still to come in the row's episode, as far as the rollout shows"""
     J: Tensor
     """[m] float64: what an episode of the current policy costs (sum, or maximum for increments)"""
     length: float
@@ -64,13 +57,13 @@ class Batch:
     def finite(self) -> bool:
         """Whether every number is."""
         # Raw observations too: scaled, an infinite one is only a large one.
-        tensors = (self.rollout.obs, self.rollout.next_obs, self.inputs, self.action, self.advantage,
-                   self.target, self.cost_advantage, self.cost_target)  # fmt: skip
-        here = torch.stack([torch.isfinite(x).all() for x in tensors]).all()
+        seen = (self.rollout.obs, self.rollout.next_obs, self.inputs, self.action)
+        found = (self.advantage, self.target, self.cost_advantage, self.cost_target)
+        here = torch.stack([torch.isfinite(x).all() for x in (*seen, *found)]).all()
         return bool(here) and bool(torch.isfinite(self.J).all())
 
     def metrics(self, cost_names: tuple[str, ...]) -> dict[str, float]:
-        """What the rollout says, before anything is learned from it."""
+        """What the rollout shows, before anything is learned from it."""
         out = {
             "estimate/length": self.length,
             "estimate/episodes": self.episodes,
@@ -104,33 +97,38 @@ def _spread(name: str, values: Tensor) -> dict[str, float]:
 
 
 @torch.no_grad()
-def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
-    """Evaluate the critics on a rollout and turn it into a batch."""
-    signal = algo.cost_signal
-    inputs = algo.observe(rollout.obs, rollout.cost_max_before)
-    next_inputs = algo.observe(rollout.next_obs, rollout.cost_max)
-    cost = rollout.cost if signal is None or signal.kind == "cost" else rollout.increment
-    evaluate = algo.graphs.setdefault(("evaluate",), Graphed(evaluation(algo)))
+def make_batch(
+    rollout: Rollout,
+    inputs: Tensor,
+    next_inputs: Tensor,
+    evaluate: Callable[..., tuple[Tensor, ...]],
+    signal: CostSignal | None,
+    ceilings: Sequence[float],
+    start_value: Tensor | None,
+) -> Batch:
+    """Turn a rollout into a batch.
+
+    inputs, next_inputs: `[T, B, k]`, what networks read. evaluate: `evaluate_critics` of the critics.
+    ceilings: the largest step cost of each constraint. start_value: `[n, m]`, the cost critic at start
+    states, used if no episode starts in the rollout.
+    """
+    increments = signal is not None and signal.kind == "increment"
+    cost = rollout.increment if increments else rollout.cost
     advantage, target, cost_advantage, cost_target, value, next_value = evaluate(
         inputs, next_inputs, rollout.reward, cost, rollout.terminated, rollout.truncated
     )
-    values: dict[str, Tensor] = {}
-    if signal is not None and algo.cost_value is not None:
-        values = {"value": value, "next_value": next_value}
-        if algo.start_inputs is not None:
-            values["start_value"] = algo.cost_value(algo.scale(algo.start_inputs))
-    # A maximum is no larger than the largest cost of a step: the ceiling, or more where an
-    # environment of somebody else's shows more.
-    increments = signal is not None and signal.kind == "increment"
-    most = torch.tensor(
-        [(increments and ceiling) or math.inf for ceiling in algo.spec.cost_ceiling],
-        dtype=torch.float64,
-    )
+    values: dict[str, Tensor | None] = {}
+    if signal is not None:
+        values = {"value": value, "next_value": next_value, "start_value": start_value}
+    # A maximum is no larger than the largest cost of a step: the ceiling, or more if an environment
+    # of somebody else's shows more.
+    bounds = [(increments and ceiling) or math.inf for ceiling in ceilings]
+    most = torch.tensor(bounds, dtype=torch.float64)
     most = torch.maximum(most, rollout.cost_max.flatten(0, 1).amax(dim=0).double().cpu())
     about = mmdp.episode_mean(cost, rollout.ended, rollout.age, **values)
-    # Nor is it believed to be smaller than what was seen of it: V_D learns slowly, and where a stream of
-    # episodes is not steady its errors can hide every cost. Costs are not negative, so less than 0 is
-    # noise, and would switch a limit of 0 off.
+    # Nor is it taken to be smaller than what was seen of it: V_D learns slowly, and its errors can hide
+    # every cost while the stream of episodes is not steady. Costs are not negative, so an estimate
+    # below 0 is noise, and would switch a limit of 0 off.
     least = about.seen if increments else torch.zeros_like(about.seen)
     return Batch(
         rollout=rollout,
@@ -147,36 +145,23 @@ def estimate(algo: Algorithm, rollout: Rollout) -> Batch:
     )
 
 
-def evaluation(algo: Algorithm) -> Callable[..., tuple[Tensor, ...]]:
-    """A function of a rollout's tensors, `[T, B, ...]` each: what the critics make of it.
-
-    Returns advantage and target of the reward, advantage and target of the cost signal (without
-    columns if there is none), and the values of the cost critic at inputs and next inputs.
-    """
-    settings, signal = algo.settings, algo.cost_signal
-
-    @torch.no_grad()
-    def evaluate(
-        inputs: Tensor, next_inputs: Tensor, reward: Tensor, cost: Tensor, *ends: Tensor
-    ) -> tuple[Tensor, ...]:
-        value, next_value = (algo.value(x).squeeze(-1) for x in (inputs, next_inputs))
-        advantage = returns.advantages(
-            reward, value, next_value, *ends, gamma=settings.gamma, lam=settings.lam
-        )
-        target = returns.returns_to_go(reward, next_value, *ends, gamma=settings.gamma)
-        advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-        if signal is None or algo.cost_value is None:
-            return advantage, target, *[cost[..., :0]] * 4
-        value, next_value = algo.cost_value(inputs), algo.cost_value(next_inputs)
-        past_limit = signal.bootstrap_truncated
-        cost_advantage = returns.advantages(
-            cost, value, next_value, *ends,
-            gamma=signal.gamma, lam=signal.lam, bootstrap_truncated=past_limit,
-        )  # fmt: skip
-        cost_advantage = cost_advantage - cost_advantage.mean(dim=(0, 1))
-        cost_target = returns.returns_to_go(
-            cost, next_value, *ends, gamma=signal.gamma, bootstrap_truncated=past_limit
-        )
-        return advantage, target, cost_advantage, cost_target, value, next_value
-
-    return evaluate
+@torch.no_grad()
+def evaluate_critics(
+    value: nn.Module, gamma: float, lam: float,
+    cost_value: nn.Module | None, signal: CostSignal | None,
+    inputs: Tensor, next_inputs: Tensor, reward: Tensor, cost: Tensor, *ends: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Advantage and target of the reward, advantage and target of the cost signal (without columns
+    if there is none), and the cost critic at inputs and next inputs; `[T, B, ...]` each."""
+    here, ahead = (value(x).squeeze(-1) for x in (inputs, next_inputs))
+    advantage = returns.advantages(reward, here, ahead, *ends, gamma=gamma, lam=lam)
+    target = returns.returns_to_go(reward, ahead, *ends, gamma=gamma)
+    advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+    if signal is None or cost_value is None:
+        return advantage, target, *[cost[..., :0]] * 4
+    here, ahead = cost_value(inputs), cost_value(next_inputs)
+    how: dict[str, Any] = {"gamma": signal.gamma, "bootstrap_truncated": signal.past_limit}
+    cost_advantage = returns.advantages(cost, here, ahead, *ends, lam=signal.lam, **how)
+    cost_advantage = cost_advantage - cost_advantage.mean(dim=(0, 1))
+    cost_target = returns.returns_to_go(cost, ahead, *ends, **how)
+    return advantage, target, cost_advantage, cost_target, here, ahead

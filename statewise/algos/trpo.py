@@ -1,16 +1,14 @@
 """TRPO (Schulman et al., 2015): the reward alone. Costs are logged and not used."""
 
-from __future__ import annotations
-
-from statewise.algos.base import Algorithm, Metrics
+from statewise.algos.base import Metrics
 from statewise.algos.estimates import Batch
-from statewise.algos.steps import natural_step, reward_surrogate
+from statewise.algos.policy_step import TrustRegionAlgorithm, surrogate
 
 
-class Trpo(Algorithm):
+class Trpo(TrustRegionAlgorithm):
     name = "trpo"
+    title = "TRPO"
     constrained = False
 
-    def improve(self, batch: Batch) -> Metrics:
-        step = natural_step(self, batch, reward_surrogate(batch))
-        return step | self.fit_value(batch)
+    def update_networks(self, batch: Batch) -> Metrics:
+        return self.natural_step(batch, surrogate(batch.advantage)) | self.fit_value(batch)

@@ -5,8 +5,6 @@ for a violated limit too and always prefers less cost. The published SCPO code j
 a limit of 0 its barrier is never reached, and its results are those of plain TRPO.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -14,50 +12,45 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from statewise.algos.base import Algorithm, CostSettings, Metrics
-from statewise.algos.estimates import Batch, CostSignal
-from statewise.algos.steps import Candidate, cost_surrogates, natural_step
+from statewise.algos.base import CostSettings, Metrics
+from statewise.algos.estimates import Batch
+from statewise.algos.policy_step import (
+    Candidate,
+    TrustRegionAlgorithm,
+    TrustRegionSettings,
+    surrogates,
+)
+from statewise.settings import number
 
 
 @dataclass(frozen=True)
-class TrpoIpoSettings(CostSettings):
+class TrpoIpoSettings(CostSettings, TrustRegionSettings):
     """`cost_limit` bounds the sum of costs of an episode, on average over episodes."""
 
-    t: float = 20.0
+    t: float = number(20.0, above=0)
     """Steepness of the barrier. The paper's 0.01 belongs to the published form below."""
     barrier: Literal["smooth", "published"] = "smooth"
     """"published": the penalty of the published code where the limit is violated, 0.0005 of it."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.t <= 0:
-            raise ValueError(f"t is {self.t}: give a number above 0")
 
-
-class TrpoIpo(Algorithm):
+class TrpoIpo(TrustRegionAlgorithm):
     name = "trpo_ipo"
+    title = "TRPO-IPO"
     settings_class = TrpoIpoSettings
     settings: TrpoIpoSettings
 
-    @property
-    def cost_signal(self) -> CostSignal:
-        s = self.settings
-        return CostSignal("cost", s.cost_gamma, s.cost_lam, bootstrap_truncated=True)
-
-    def improve(self, batch: Batch) -> Metrics:
-        violation = (batch.J - self.settings.limits(self.spec.num_costs)).to(batch.advantage)
-        changes = cost_surrogates(batch)
+    def update_networks(self, batch: Batch) -> Metrics:
+        violation = self.settings.violation(batch.J).to(batch.advantage)
+        gain, *changes = surrogates(batch)
 
         def objective(policy: Candidate) -> Tensor:
-            reward = (policy.ratio * batch.advantage).mean()
+            reward = gain(policy)
             for i, change in enumerate(changes):
                 reward = reward - self.barrier(violation[i] + change(policy))
             return reward
 
-        step = natural_step(self, batch, objective)
-        for i, name in enumerate(self.spec.cost_names):
-            step |= {f"constraint/{name}/violation": float(violation[i])}
-            step |= {f"constraint/{name}/barrier": float(self.barrier(violation[i]))}
+        step = self.natural_step(batch, objective)
+        step |= self.by_constraint(violation=violation, barrier=self.barrier(violation))
         return step | self.fit_critics(batch)
 
     def barrier(self, u: Tensor) -> Tensor:

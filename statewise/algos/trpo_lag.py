@@ -1,62 +1,50 @@
 """TRPO-Lagrangian: a price on each cost, raised while its limit is violated."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
-from statewise.algos.base import Algorithm, CostSettings, Metrics
-from statewise.algos.estimates import Batch, CostSignal
-from statewise.algos.steps import Candidate, natural_step
+from statewise.algos.base import CostSettings, Metrics
+from statewise.algos.estimates import Batch
+from statewise.algos.policy_step import TrustRegionAlgorithm, TrustRegionSettings, surrogate
+from statewise.settings import number
 
 
 @dataclass(frozen=True)
-class TrpoLagSettings(CostSettings):
+class TrpoLagSettings(CostSettings, TrustRegionSettings):
     """`cost_limit` bounds the sum of costs of an episode, on average over episodes."""
 
-    multiplier_lr: float = 0.005
+    multiplier_lr: float = number(0.005, least=0)
     """Rise of the multiplier for each unit of violation in an epoch."""
-    multiplier_start: float = 0.0
+    multiplier_start: float = number(0.0, least=0)
     """The multiplier at the start."""
-    multiplier_cap: float = float("inf")
+    multiplier_cap: float = number(float("inf"), least=0)
     """The multiplier never exceeds this."""
-    penalty_scale: float = 1.0
+    penalty_scale: float = number(1.0, least=0)
     """The k of TRPO-Lagrangian-{k}: weighs the penalty in the loss, not in the multiplier's rise."""
 
 
-class TrpoLag(Algorithm):
+class TrpoLag(TrustRegionAlgorithm):
     name = "trpo_lag"
+    title = "TRPO-Lagrangian"
     settings_class = TrpoLagSettings
     settings: TrpoLagSettings
 
-    def build(self) -> None:
+    def build(self) -> dict[str, nn.Module]:
         self.multiplier = torch.full((self.spec.num_costs,), self.settings.multiplier_start)
+        return {}
 
-    @property
-    def cost_signal(self) -> CostSignal:
-        s = self.settings
-        return CostSignal("cost", s.cost_gamma, s.cost_lam, bootstrap_truncated=True)
-
-    def improve(self, batch: Batch) -> Metrics:
+    def update_networks(self, batch: Batch) -> Metrics:
         s = self.settings
         price = s.penalty_scale * self.multiplier.to(self.device)
         priced = batch.advantage - batch.cost_advantage @ price
-
-        def objective(policy: Candidate) -> torch.Tensor:
-            return (policy.ratio * priced).mean()
-
-        step = natural_step(self, batch, objective)
-        violation = (batch.J - s.limits(self.spec.num_costs)).float()
-        self.multiplier = (self.multiplier + s.multiplier_lr * violation).clamp(
-            0.0, s.multiplier_cap
-        )
-        for i, name in enumerate(self.spec.cost_names):
-            step |= {
-                f"constraint/{name}/violation": float(violation[i]),
-                f"constraint/{name}/nu": float(self.multiplier[i]),
-            }
+        step = self.natural_step(batch, surrogate(priced))
+        violation = s.violation(batch.J).float()
+        raised = self.multiplier + s.multiplier_lr * violation
+        self.multiplier = raised.clamp(0.0, s.multiplier_cap)
+        step |= self.by_constraint(violation=violation, nu=self.multiplier)
         return step | self.fit_critics(batch)
 
     def extra_state(self) -> dict[str, Any]:

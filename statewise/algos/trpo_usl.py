@@ -1,91 +1,68 @@
 """TRPO-USL, the unrolled safety layer (Zhang et al., 2022): actions descend a learned cost-to-go.
 
 After a warm-up each action takes a few gradient steps on Q_C(s, a) while that exceeds the limit, and
-never leaves the box. The policy learns from what it proposed: the layer is part of its world.
+never leaves the box.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from statewise.algos.base import Algorithm, LimitSettings, Metrics
+from statewise.algos.base import Metrics
 from statewise.algos.estimates import Batch
-from statewise.algos.filters import Corrections
-from statewise.algos.steps import Candidate, natural_step, reward_surrogate
+from statewise.algos.policy_step import Candidate, Objective, surrogate
+from statewise.algos.safety_layer import SafetyLayer, SafetyLayerSettings
 from statewise.nets import mlp
+from statewise.settings import number
 from statewise.types import Step
 
 
 @dataclass(frozen=True)
-class TrpoUslSettings(LimitSettings):
+class TrpoUslSettings(SafetyLayerSettings):
     """`cost_limit` bounds the predicted cost-to-go of each action."""
 
-    cost_gamma: float = 0.99
+    cost_gamma: float = number(0.99, least=0, most=1)
     """Discount of the cost-to-go."""
-    warmup: float = 1 / 3
-    """Share of the epochs in which the cost model is trained and corrects nothing."""
-    margin: float = 0.01
+    margin: float = number(0.01, least=0)
     """Predicted cost-to-go above the limit that is left alone. At 0, as in the paper, every action
     is corrected, since the prediction is always positive."""
-    correction_steps: int = 20
+    correction_steps: int = number(20, least=0)
     """Most gradient steps on an action."""
-    correction_rate: float = 0.05
+    correction_rate: float = number(0.05, least=0)
     """Length of such a step, in its largest component."""
-    penalty: float = 0.0
+    penalty: float = number(0.0, least=0)
     """Weight κ of E[(Q_C(s, μ(s)) - limit - margin)+] in the policy's loss; the original method used
     5, the paper leaves it out."""
 
 
-class TrpoUsl(Algorithm):
+class TrpoUsl(SafetyLayer):
     name = "trpo_usl"
+    title = "TRPO-USL"
     settings_class = TrpoUslSettings
     settings: TrpoUslSettings
 
-    def build(self) -> None:
-        size = self.inputs + self.spec.action_size
-        self.cost_to_go = mlp(size, self.settings.hidden, self.spec.num_costs, softplus=True).to(
-            self.device
-        )
-        self.corrections = Corrections()
+    def build(self) -> dict[str, nn.Module]:
+        size, outputs = self.inputs + self.spec.action_size, self.spec.num_costs
+        self.cost_to_go = mlp(size, self.settings.hidden, outputs, softplus=True)
+        return super().build() | {"cost_to_go": self.cost_to_go}
 
-    def extra_modules(self) -> dict[str, nn.Module]:
-        return {"cost_to_go": self.cost_to_go}
+    def objective(self, batch: Batch) -> Objective:
+        reward, penalty = surrogate(batch.advantage), self.settings.penalty
 
-    @property
-    def correcting(self) -> bool:
-        return self.epoch >= self.settings.warmup * self.epochs
+        def priced(policy: Candidate) -> Tensor:
+            return reward(policy) - penalty * self.excess(batch.inputs, policy.mean).mean()
 
-    def improve(self, batch: Batch) -> Metrics:
-        reward = reward_surrogate(batch)
-
-        def objective(policy: Candidate) -> Tensor:
-            if self.settings.penalty == 0.0:
-                return reward(policy)
-            excess = self.excess(batch.inputs, policy.mean)
-            return reward(policy) - self.settings.penalty * excess.mean()
-
-        step = natural_step(self, batch, objective)
-        fitted = self.fit_value(batch) | self.fit_cost_to_go(batch)
-        return step | fitted | self.corrections.take()
+        return priced if penalty else reward
 
     def excess(self, inputs: Tensor, action: Tensor) -> Tensor:
         """`[B]` sum over constraints of (Q_C - limit)+"""
         predicted = self.cost_to_go(torch.cat([inputs, action], dim=1))
         return (predicted - self.limit - self.settings.margin).clamp(min=0.0).sum(dim=1)
 
-    def correct(self, step: Step, inputs: Tensor, action: Tensor) -> Tensor:
-        if not self.correcting:
-            return action
-        with torch.enable_grad():
-            executed = self.descend(inputs, action)
-        self.corrections.add(action, executed)
-        return executed
-
-    def descend(self, inputs: Tensor, action: Tensor) -> Tensor:
-        """Gradient steps on the actions `[B, a]` whose predicted cost exceeds the limit."""
+    @torch.enable_grad()
+    def make_safe(self, step: Step, inputs: Tensor, action: Tensor) -> Tensor:
+        """Take gradient steps on the actions whose predicted cost exceeds the limit."""
         executed = action.clamp(-1.0, 1.0)
         for _ in range(self.settings.correction_steps):
             at = executed.detach().requires_grad_()
@@ -99,8 +76,8 @@ class TrpoUsl(Algorithm):
             executed = torch.where(unsafe.unsqueeze(1), lower, executed)
         return executed
 
-    def fit_cost_to_go(self, batch: Batch) -> Metrics:
-        """Regress Q_C on c + γ Q_C(next), the next action being the one that was executed."""
+    def fit_model(self, batch: Batch) -> Metrics:
+        """Fit Q_C to c + γ Q_C(next), the next action being the one that was executed."""
         rollout, gamma = batch.rollout, self.settings.cost_gamma
         with torch.no_grad():
             done = rollout.executed.flatten(0, 1).clamp(-1.0, 1.0)
@@ -110,7 +87,7 @@ class TrpoUsl(Algorithm):
             # Where the next action is not in the rollout, the policy's mean stands in for it.
             proposed = torch.cat([after, self.policy(after).clamp(-1.0, 1.0)], dim=-1)
             ahead = torch.cat([ahead[1:], self.cost_to_go(proposed[-1:])])
-            ahead = torch.where(
-                rollout.truncated.unsqueeze(-1), self.cost_to_go(proposed), ahead
-            ).masked_fill(rollout.terminated.unsqueeze(-1), 0.0)
-        return self.fit(here, {"cost_to_go": (rollout.cost + gamma * ahead).flatten(0, 1)})
+            truncated, terminated = rollout.truncated[..., None], rollout.terminated[..., None]
+            ahead = torch.where(truncated, self.cost_to_go(proposed), ahead)
+            ahead = ahead.masked_fill(terminated, 0.0)
+        return self.critics.fit(here, {"cost_to_go": (rollout.cost + gamma * ahead).flatten(0, 1)})

@@ -15,9 +15,9 @@ from typing import Any, Literal
 from statewise import settings
 from statewise.algos import Algorithm, get_algorithm
 from statewise.algos.base import LimitSettings, Settings
-from statewise.envs.imports import PREFIX, check_id
+from statewise.envs.from_gym import check_id
 from statewise.envs.suites import parse_suite
-from statewise.plugins import import_modules
+from statewise.plugins import import_modules, is_gym
 from statewise.runs import checkpoint
 from statewise.runs.differences import INCIDENTAL
 from statewise.runs.folder import file_name, holds_a_run
@@ -66,7 +66,7 @@ class RunSpec:
         train = dict(self.train)
         import_modules(train.get("imports", ()))  # they may register the robot or the algorithm
         kind = get_algorithm(self.algo)
-        if self.suite.startswith(PREFIX):
+        if is_gym(self.suite):
             check_id(self.suite)
             num_costs = 0  # shown by its first step
         else:
@@ -202,9 +202,8 @@ def product_grid(
     kinds = [get_algorithm(name) for name in dict.fromkeys(algos)]
     lists = {n: v if isinstance(v, list) else [v] for n, v in (given or {}).items()}
     chosen = {name: list(dict.fromkeys(values)) for name, values in lists.items()}
-    owners = [
-        settings.hints_of(kind) for kind in (TrainSettings, *(k.settings_class for k in kinds))
-    ]
+    owners = [settings.hints_of(TrainSettings)]
+    owners += [settings.hints_of(kind.settings_class) for kind in kinds]
     for name in chosen:
         if not any(name in owner for owner in owners):
             known = {n for owner in owners for n in owner}

@@ -15,15 +15,15 @@ Which episodes may be averaged is a trap. In a rollout of few rows and many worl
 * those that *start* in it are a fair sample always: whether an episode starts is decided before it
   begins. What they do after the cut is unknown, and a value function must stand for it.
 
-`episode_mean` is the estimator to train with; `started_mean` and `finished_mean` are the plain
-averages it is compared with. Let K be the number of episodes that start, N = T·B, and
-δ = signal + V(successor) - V(state), V = 0 past an end. Then
+`episode_mean` is the estimator to train with. Let K be the number of episodes that start, N = T·B,
+and δ = signal + V(successor) - V(state), V = 0 past an end. Then
 
     J ≈ mean V(start states) + Σ δ / E,        E = max(K, N / longest age reached).
 
 Along a whole episode δ telescopes to (sum of signal) - V(start), whatever V is. Hence
 
-* if all worlds start at row 0, this is `started_mean` exactly;
+* if all worlds start at row 0, this is the mean over the started episodes of what was seen plus V
+  of the rest, exactly;
 * in a stationary stream of episodes it is unbiased for *any* V, even V = 0, because the rollout is
   then a fair sample of the steps of an episode and N / K estimates the mean episode length;
 * if V is exact it is unbiased whatever the ages and whatever E is, because δ has mean zero.
@@ -31,7 +31,7 @@ Along a whole episode δ telescopes to (sum of signal) - V(start), whatever V is
 So an error needs both: a wrong V *and* a stream that is not steady, because worlds are of similar
 age or because a policy that has just learned to reach its goal ends many episodes at once. The
 bound on E covers rollouts in which few or no episodes start: no episode is longer than the ages that
-occur. V may be discounted; that makes it another V, no less valid here, unlike in `started_mean`.
+occur. V may be discounted: that makes it another V, no less valid here.
 """
 
 from dataclasses import dataclass
@@ -42,34 +42,21 @@ import torch
 from torch import Tensor
 
 
-def running_maximum(
-    cost: Tensor,
-    ended: Tensor,
-    start: Tensor | None = None,
-    *,
-    cost_lower_bound: float = 0.0,
-) -> tuple[Tensor, Tensor]:
+def running_maximum(cost: Tensor, ended: Tensor) -> tuple[Tensor, Tensor]:
     """M before and after the cost of each row, both [T, B, m].
 
-    cost: [T, B, m]; ended: bool [T, B], terminated or truncated.
-    start: [B, m], M before the first row; the lower bound (a fresh episode) when not given.
-    cost_lower_bound: where M starts in each episode. The paper lets the first increment be the
-        first cost. With C >= 0 and M_0 = 0 that is the same rule; with negative costs it would make
-        D depend on more than (s, M), so M starts at the bound instead and J_D measures the maximum
-        above it.
+    cost: [T, B, m]; ended: bool [T, B], terminated or truncated. Every world starts an episode in
+    the first row. M starts at 0, so that with C >= 0 the first increment is the first cost.
     """
-    lowest = cost.min() if cost.numel() else cost.new_tensor(cost_lower_bound)
-    if not lowest >= cost_lower_bound:
-        raise ValueError(
-            f"the smallest cost is {float(lowest)}, below {cost_lower_bound}; running maxima start "
-            "there: give non-negative costs, or say cost_lower_bound"
-        )
-    maximum = torch.full_like(cost[0], cost_lower_bound) if start is None else start
+    lowest = cost.min() if cost.numel() else cost.new_zeros(())
+    if not lowest >= 0.0:
+        raise ValueError(f"the smallest cost is {float(lowest)}: give costs of 0 or more")
+    maximum = torch.zeros_like(cost[0])
     before, after = torch.empty_like(cost), torch.empty_like(cost)
     for t in range(len(cost)):
         before[t] = maximum
         torch.maximum(maximum, cost[t], out=after[t])
-        maximum = after[t].masked_fill(ended[t].unsqueeze(-1), cost_lower_bound)
+        maximum = after[t].masked_fill(ended[t].unsqueeze(-1), 0.0)
     return before, after
 
 
@@ -103,10 +90,6 @@ class EpisodeEstimate:
     """E: how many episodes the rollout is worth; divide a sum over the rollout by it"""
     length: float
     """N / E: the mean episode length, never longer than the longest age reached"""
-    started: int
-    """episodes that start in the rollout"""
-    finished: int
-    """episodes that end in it"""
 
 
 def episode_mean(
@@ -128,14 +111,14 @@ def episode_mean(
         states do not depend on the policy, so those of the first reset will always do.
     """
     first = age == 0
-    rows, started, finished = ended.numel(), int(first.sum()), int(ended.sum())
+    rows, started = ended.numel(), int(first.sum())
     longest = int(age.max()) + 1
     episodes = max(float(started), rows / longest)
     length = min(rows / episodes, float(longest))  # rounding may not make it longer than any
     total = signal.double().sum((0, 1))
     seen = total / episodes
     if value is None or next_value is None:
-        return EpisodeEstimate(seen, seen, episodes, length, started, finished)
+        return EpisodeEstimate(seen, seen, episodes, length)
 
     tail = torch.where(ended.unsqueeze(-1), torch.zeros_like(next_value), next_value)
     error = total + (tail.double() - value.double()).sum((0, 1))
@@ -147,34 +130,7 @@ def episode_mean(
             "start_value, for instance the critic at the observations of the first reset"
         )
     mean = start_value.double().mean(0) + error / episodes
-    return EpisodeEstimate(mean, seen, episodes, length, started, finished)
-
-
-def started_mean(signal: Tensor, ended: Tensor, age: Tensor, tail_value: Tensor) -> Tensor:
-    """Mean over the episodes that start in the rollout of (signal seen + value of the rest), [m].
-
-    Fair for an exact ``tail_value``; its error enters in full, and in a rollout of few rows the
-    value function is all that speaks. Zero when nothing starts.
-
-    signal [T, B, m]; ended, age [T, B]; tail_value [B, m], V after the last row (0 past an end).
-    """
-    # In each world everything from its first start on belongs to episodes that start here.
-    ours = (age == 0).int().cummax(0).values.bool()
-    cut = (ours[-1] & ~ended[-1]).unsqueeze(-1)
-    seen = torch.where(ours.unsqueeze(-1), signal, torch.zeros_like(signal)).double().sum((0, 1))
-    rest = torch.where(cut, tail_value, torch.zeros_like(tail_value)).double().sum(0)
-    return (seen + rest) / max(int((age == 0).sum()), 1)
-
-
-def finished_mean(total: Tensor, ended: Tensor) -> Tensor:
-    """Plain average of ``total`` over the episodes that end in the rollout, [m]; zero if none does.
-
-    What the published tables report, and what logs show. Fair once the ages of the worlds have
-    spread; until then it sees short episodes only, and it lags behind a changing policy.
-
-    total: [T, B, m], the running sum (or maximum) of each episode; ended: bool [T, B].
-    """
-    return total[ended].double().sum(0) / max(int(ended.sum()), 1)
+    return EpisodeEstimate(mean, seen, episodes, length)
 
 
 def state_wise_penalty(

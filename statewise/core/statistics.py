@@ -1,4 +1,4 @@
-"""Honest summaries of few runs: robust means, bootstrap intervals, exact bounds on a rate."""
+"""Summaries of few runs: robust means, bootstrap intervals, exact bounds on a rate."""
 
 import math
 from collections.abc import Sequence
@@ -28,15 +28,22 @@ def iqm(values: npt.ArrayLike) -> float:
 
     A quarter of the values, rounded down, is cut from each side; three or fewer keep all.
     """
-    return float(trim_mean(_sample(values).ravel(), proportiontocut=0.25))
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    if sample.size == 0:
+        raise ValueError("there are no values to summarise; give at least one")
+    if not np.isfinite(sample).all():
+        raise ValueError(
+            f"{int((~np.isfinite(sample)).sum())} of {sample.size} values are not finite; "
+            "remove them knowingly before summarising"
+        )
+    return float(trim_mean(sample, proportiontocut=0.25))
 
 
-def mean_interval(values: npt.ArrayLike, *, level: float = 0.95) -> Interval | None:
+def mean_interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | None:
     """Student t interval for the mean of a quantity that is never negative.
 
     Returns None for fewer than two values, which say nothing about the spread.
     """
-    _check_level(level)
     sample = np.asarray(values, dtype=np.float64)
     if sample.size < 2:
         return None
@@ -68,7 +75,6 @@ def ratio_bootstrap(
     of the base too, since its mean is an estimate. If every task has one run only, nothing is known about
     the spread and both bounds are NaN.
     """
-    _check_level(level)
     estimate = iqm(np.concatenate([values / base.mean() for values, base in tasks]))
     if max(len(values) for values, _ in tasks) < 2:
         return Interval(math.nan, estimate, math.nan, level)
@@ -95,50 +101,16 @@ def rate_interval(events: int, trials: int, *, level: float = 0.95) -> Interval:
 
     Covers the true rate with probability at least ``level`` whatever the rate and the trials.
     """
-    _check_counts(events, trials)
-    _check_level(level)
-    tail = (1 - level) / 2
-    return Interval(
-        _lower_bound(events, trials, tail),
-        events / trials,
-        _upper_bound(events, trials, tail),
-        level,
-    )
-
-
-def _lower_bound(events: int, trials: int, tail: float) -> float:
-    """The rate at which ``events`` or more have probability ``tail``."""
-    return float(beta_distribution.ppf(tail, events, trials - events + 1)) if events else 0.0
-
-
-def _upper_bound(events: int, trials: int, tail: float) -> float:
-    """The rate at which ``events`` or fewer have probability ``tail``."""
-    if events == trials:
-        return 1.0
-    return float(beta_distribution.ppf(1 - tail, events + 1, trials - events))
-
-
-def _sample(values: npt.ArrayLike) -> Array:
-    sample = np.asarray(values, dtype=np.float64)
-    if sample.size == 0:
-        raise ValueError("there are no values to summarise; give at least one")
-    if not np.isfinite(sample).all():
-        raise ValueError(
-            f"{int((~np.isfinite(sample)).sum())} of {sample.size} values are not finite; "
-            "remove them knowingly before summarising"
-        )
-    return sample
-
-
-def _check_counts(events: int, trials: int) -> None:
     if trials < 1 or not 0 <= events <= trials:
         raise ValueError(
             f"{events} events in {trials} trials; give 0 <= events <= trials, trials >= 1"
         )
-
-
-def _check_level(level: float) -> None:
     if not 0.0 < level < 1.0:
         raise ValueError(
             f"level is {level}; give a probability strictly between 0 and 1, such as 0.95"
         )
+    tail, others = (1 - level) / 2, trials - events
+    # The rates at which as many events or more, and as many or fewer, have probability `tail`.
+    low = float(beta_distribution.ppf(tail, events, others + 1)) if events else 0.0
+    high = float(beta_distribution.ppf(1 - tail, events + 1, others)) if others else 1.0
+    return Interval(low, events / trials, high, level)

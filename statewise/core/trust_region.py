@@ -32,6 +32,7 @@ from torch import Tensor
 from statewise.core.projection import gram_columns, least_distance
 
 Array = npt.NDArray[np.float64]
+Given = npt.ArrayLike | Tensor
 
 _ENUMERATE = 6
 """Up to this many constraints all 2^m active sets are tried; above it, those a homotopy visits."""
@@ -84,12 +85,7 @@ class Plan:
 
 
 def solve(
-    q: float | Tensor,
-    r: npt.ArrayLike | Tensor,
-    S: npt.ArrayLike | Tensor,
-    c: npt.ArrayLike | Tensor,
-    delta: float,
-    recovery_scale: npt.ArrayLike | None = None,
+    q: Given, r: Given, S: Given, c: Given, delta: float, recovery_scale: Given | None = None
 ) -> Plan:
     """The exact step; see the top of this file. r, c: [m]; S: [m, m]; m may be 0.
 
@@ -109,12 +105,7 @@ def solve(
 
 
 def recover(
-    q: float | Tensor,
-    r: npt.ArrayLike | Tensor,
-    S: npt.ArrayLike | Tensor,
-    c: npt.ArrayLike | Tensor,
-    delta: float,
-    recovery_scale: npt.ArrayLike | None = None,
+    q: Given, r: Given, S: Given, c: Given, delta: float, recovery_scale: Given | None = None
 ) -> Plan:
     """The step that makes the largest (c_i + b_iᵀx) / scale_i smallest, whatever the reward does.
 
@@ -130,9 +121,7 @@ def step(plan: Plan, u: Tensor, v: Tensor) -> Tensor:
     return plan.alpha * u - beta @ v if len(plan.beta) else plan.alpha * u
 
 
-def limit_request(
-    c: npt.ArrayLike | Tensor, S: npt.ArrayLike | Tensor, delta: float, eta: npt.ArrayLike
-) -> Array:
+def limit_request(c: Given, S: Given, delta: float, eta: Given) -> Array:
     """c_i, or η_i · sqrt(2 δ S_ii) where that is smaller and c_i > 0; [m].
 
     The square root is the largest decrease of cost i that the region allows. With η < 1 a violated
@@ -183,12 +172,7 @@ class _Problem:
 
     @staticmethod
     def scaled(
-        q: float | Tensor,
-        r: npt.ArrayLike | Tensor,
-        S: npt.ArrayLike | Tensor,
-        c: npt.ArrayLike | Tensor,
-        delta: float,
-        recovery_scale: npt.ArrayLike | None,
+        q: Given, r: Given, S: Given, c: Given, delta: float, recovery_scale: Given | None
     ) -> "_Problem":
         q, r, S, c, scale = _checked(q, r, S, c, delta, recovery_scale)
         reward_unit, cost_unit = math.sqrt(max(q, 0.0)), np.sqrt(np.maximum(np.diagonal(S), 0.0))
@@ -257,14 +241,9 @@ class _Problem:
 
 
 def _checked(
-    q: float | Tensor,
-    r: npt.ArrayLike | Tensor,
-    S: npt.ArrayLike | Tensor,
-    c: npt.ArrayLike | Tensor,
-    delta: float,
-    recovery_scale: npt.ArrayLike | None,
+    q: Given, r: Given, S: Given, c: Given, delta: float, recovery_scale: Given | None
 ) -> tuple[float, Array, Array, Array, Array]:
-    q, r, c = float(q), _array(r).ravel(), _array(c).ravel()
+    q, r, c = float(_array(q)), _array(r).ravel(), _array(c).ravel()
     m = len(c)
     if len(r) != m or _array(S).size != m * m:
         raise ValueError(
@@ -284,7 +263,7 @@ def _checked(
     return q, r, S, c, scale
 
 
-def _array(values: npt.ArrayLike | Tensor) -> Array:
+def _array(values: Given) -> Array:
     if isinstance(values, Tensor):
         values = values.detach().cpu().double().numpy()
     return np.asarray(values, dtype=np.float64)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import lidar
+from statewise.envs.env import blocks_of
 from statewise.envs.suites import Suite
 from statewise.sim.scene import Scene
 
@@ -53,7 +54,7 @@ class GoalTask:
         if not compact and not robot.spatial:
             sizes |= dict.fromkeys(UNUSED_LIDARS, lidar.PLANAR_BINS)
             self.num_zeros = len(UNUSED_LIDARS) * lidar.PLANAR_BINS
-        self.blocks = _slices(sizes)
+        self.blocks = blocks_of(sizes)
         self.obs_size = sum(sizes.values())
 
     def measure(self, sensors: Tensor, objects: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,11 +128,3 @@ def _internal_sizes(scene: Scene, names: list[str]) -> dict[str, int]:
         s, block = scene.sensors[name], _block(name)
         sizes[block] = sizes.get(block, 0) + s.stop - s.start
     return sizes
-
-
-def _slices(sizes: dict[str, int]) -> dict[str, slice]:
-    blocks, start = {}, 0
-    for name, size in sizes.items():
-        blocks[name] = slice(start, start + size)
-        start += size
-    return blocks

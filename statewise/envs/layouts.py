@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from statewise.core.placement import LayoutError, place_one, sample_layouts
+from statewise.envs.env import check_worlds
 from statewise.envs.seeds import part_of
 from statewise.envs.suites import Suite
 
@@ -23,11 +24,11 @@ _HAZARD_Z = 0.02
 _MOST, _FIRST_STOCK, _STOCK = 1024, 64, 256
 _WORKERS = 4
 
-Accept = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Which layouts (robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`) may start an episode: `[n]`."""
-
-Layouts = tuple[Tensor, Tensor, Tensor]
+Starts = tuple[Tensor, Tensor, Tensor]
 """Robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`."""
+
+Accept = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Which of such layouts may start an episode: `[n]`."""
 
 
 class LayoutStock:
@@ -50,38 +51,27 @@ class LayoutStock:
 
     def seed(self, seed: int) -> None:
         """Start over: the same seed hands out the same layouts."""
-        if seed < 0:
-            raise ValueError(f"seed is {seed}: give 0 or more")
+        check_worlds(self.num_envs, seed)
         self._seed = seed
         self.next = 0
         """Number of the next chunk"""
         self._goals.manual_seed(seed)
-        self._robot = torch.zeros(0, 2, dtype=torch.float32)
-        self._yaw = torch.zeros(0, dtype=torch.float32)
-        self._objects = torch.zeros(0, self.num_objects, 3, dtype=torch.float32)
+        self._left = torch.zeros(0, 3 + 3 * self.num_objects, dtype=torch.float32)
+        """Layouts that were drawn and not taken yet, as `chunk` gives them."""
 
-    def take(self, count: int) -> Layouts:
-        """The next `count` layouts: robot `[k, 2]`, yaw `[k]`, objects `[k, K, 3]`."""
-        while len(self._yaw) < count:
-            robot, yaw, objects = self.draw()
-            self._robot = torch.cat([self._robot, robot])
-            self._yaw = torch.cat([self._yaw, yaw])
-            self._objects = torch.cat([self._objects, objects])
-        taken = (self._robot[:count], self._yaw[:count], self._objects[:count])
-        self._robot, self._yaw, self._objects = (
-            self._robot[count:], self._yaw[count:], self._objects[count:],
-        )  # fmt: skip
-        robot, yaw, objects = (part.to(self.device) for part in taken)
-        return robot, yaw, objects
+    def take(self, ids: Tensor) -> Starts:
+        """The next layouts, one for each of the worlds `ids [k]`."""
+        while len(self._left) < len(ids):
+            self._left = torch.cat([self._left, self.chunk(self.next)])
+            self.next += 1
+        taken, self._left = self._left[: len(ids)], self._left[len(ids) :]
+        return unpack(taken.to(self.device))
 
-    def draw(self) -> Layouts:
-        """The next chunk."""
-        chunk = self.chunk(self.next)
-        self.next += 1
-        return chunk
+    def chunk(self, number: int) -> Tensor:
+        """The chunk of that number, some tens to a thousand layouts. Any thread may ask for it.
 
-    def chunk(self, number: int) -> Layouts:
-        """The chunk of that number, some tens to a thousand layouts. Any thread may ask for it."""
+        One row for each: robot, yaw and objects side by side (see `unpack`).
+        """
         generator = Generator()
         mixed = part_of(self._seed, number).generate_state(1, np.uint64)
         generator.manual_seed(int(mixed[0] >> np.uint64(1)))
@@ -94,7 +84,8 @@ class LayoutStock:
                 f"{self.suite.name}: in none of {count} layouts does the robot start free of cost "
                 f"and short of the goal; give it a larger keepout or fewer objects"
             )
-        return drawn.robot[good], drawn.yaw[good], objects[good]
+        parts = (drawn.robot, drawn.yaw.unsqueeze(1), objects.flatten(1))
+        return torch.cat(parts, dim=1)[good]
 
     def _size(self, number: int) -> int:
         """How many layouts of a chunk are tried."""
@@ -126,20 +117,12 @@ class LayoutStock:
             "seed": self._seed,
             "next": self.next,
             "goals": self._goals.get_state(),
-            "robot": self._robot.clone(),
-            "yaw": self._yaw.clone(),
-            "objects": self._objects.clone(),
+            "left": self._left.clone(),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        if "next" not in state:
-            raise ValueError(
-                "the saved layouts are of an earlier version of statewise, which drew them in another "
-                "way: the policy can be used, but to go on exactly needs that version"
-            )
-        self._seed, self.next = state["seed"], state["next"]
+        self._seed, self.next, self._left = state["seed"], state["next"], state["left"]
         self._goals.set_state(state["goals"])
-        self._robot, self._yaw, self._objects = state["robot"], state["yaw"], state["objects"]
 
     def _heights(self, generator: Generator, count: int) -> Tensor:
         """Height of each object's centre: `[n, K, 1]`."""
@@ -168,18 +151,22 @@ def _column(count: int, objects: int, height: float) -> Tensor:
     return torch.full((count, objects), height, dtype=torch.float32)
 
 
-class DeviceStock:
-    """The same layouts in the same order, for worlds on a device that is never waited for in vain.
+def unpack(rows: Tensor) -> Starts:
+    """Layouts from rows `[n, 3 + 3 K]` that hold robot, yaw and objects side by side."""
+    return rows[:, :2], rows[:, 2], rows[:, 3:].unflatten(1, (-1, 3))
 
-    They lie in a ring on the device, drawn ahead of use by threads of the host: in a crowded arena
-    finding a layout takes longer than a step of a world. How many were used is counted on the device,
-    as only it knows in which worlds an episode ended; the count comes back to the host some steps
-    late. In a step at most every world takes one, so the host knows how many there are left at least:
-    it waits for a count only where that could be fewer than there are worlds.
+
+class DeviceStock:
+    """The same layouts in the same order, for worlds on a device that is not waited for in a step.
+
+    The layouts are in a ring on the device. Threads of the host draw them ahead of use, since in a
+    crowded arena finding a layout takes longer than a step of a world. The device counts how many
+    were used, as only it knows in which worlds an episode ended. The count comes back to the host
+    some steps late. Every world takes at most one layout in a step, so the host knows how many are
+    left at least. It waits for a count only if that could be fewer than there are worlds.
     """
 
     _used: Tensor
-    """[] how many were handed out since the start"""
 
     def __init__(self, source: LayoutStock, device: torch.device, threads: int = 0) -> None:
         """threads: how many may draw, at most four; 0: one for each core."""
@@ -189,14 +176,13 @@ class DeviceStock:
         self._size = 4 * self._worlds + _MOST
         width = 3 + 3 * source.num_objects
         self._ring = torch.zeros(self._size, width, dtype=torch.float32, device=device)
-        """Robot, yaw and objects of each layout, side by side: one copy, one gather."""
         self._workers = min(_WORKERS, threads or len(os.sched_getaffinity(0)))
-        # A thread of theirs is no team of threads. (Nor is any thread that starts later: that is torch.)
+        # Each of them uses one torch thread, and so does, in torch, every thread that starts later.
         self._pool = ThreadPoolExecutor(
             self._workers, initializer=functools.partial(torch.set_num_threads, 1)
         )
         weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
-        self._ahead: deque[Future[Layouts]] = deque()
+        self._ahead: deque[Future[Tensor]] = deque()
         """The next chunks, under way"""
         self.seed(0)
 
@@ -205,17 +191,11 @@ class DeviceStock:
         self._source.seed(seed)
         self._forget()
 
-    def take(self, count: int) -> Layouts:
-        """The next layouts, for every world (`count` of them): see `LayoutStock.take`."""
-        if count != self._worlds:
-            raise ValueError(f"{count} layouts for {self._worlds} worlds: one for each is given")
-        return self.take_where(torch.ones(count, dtype=torch.bool, device=self._device))
-
-    def take_where(self, mask: Tensor) -> Layouts:
+    def take(self, mask: Tensor) -> Starts:
         """The next layouts, one for each world of `mask [B]`, in the order of worlds.
 
-        Returns rows for every world: robot `[B, 2]`, yaw `[B]`, objects `[B, K, 3]`. Those outside
-        the mask are not to be used: somebody else will get them.
+        Returns layouts for every world. Those outside of the mask must not be used: they will be
+        handed out again.
         """
         self._secure()
         self._stock_up()
@@ -223,32 +203,26 @@ class DeviceStock:
         rows = self._ring[(self._used + rank - 1) % self._size]
         self._used = self._used + rank[-1]
         self._counts.append(_Count(self._used))
-        return rows[:, :2], rows[:, 2], rows[:, 3:].unflatten(1, (-1, 3))
+        return unpack(rows)
 
     def state(self) -> dict[str, Any]:
-        """What `LayoutStock.state` is of: the layouts left, and how the next will be drawn."""
-        used = int(self._used)
-        left = self._ring[torch.arange(used, self._drawn, device=self._device) % self._size].cpu()
-        return self._source.state() | {
-            "robot": left[:, :2].clone(),
-            "yaw": left[:, 2].clone(),
-            "objects": left[:, 3:].unflatten(1, (-1, 3)).clone(),
-        }
+        """The layouts that are left, and how the next will be drawn."""
+        left = torch.arange(int(self._used), self._drawn, device=self._device)
+        return self._source.state() | {"left": self._ring[left % self._size].cpu()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         self._source.load_state(state)
         self._forget()
-        left = self._source.state()
-        self._put((left["robot"], left["yaw"], left["objects"]))
+        self._put(state["left"])
 
     def _forget(self) -> None:
         for chunk in self._ahead:
             chunk.cancel()
         self._ahead.clear()
-        self._drawn: int = 0  # since the start
-        self._used = torch.zeros((), dtype=torch.long, device=self._device)
-        self._known: int = 0  # used, when it was last heard of
-        self._counts: deque[_Count] = deque()  # those not heard of yet: one for each take since
+        self._drawn = 0  # since the start
+        self._used = torch.zeros((), dtype=torch.long, device=self._device)  # the same
+        self._known = 0  # used, as far as the host knows
+        self._counts: deque[_Count] = deque()  # not read yet: one for each take since
 
     def _secure(self) -> None:
         """Make sure that there is a layout left for every world."""
@@ -285,10 +259,8 @@ class DeviceStock:
             number = self._source.next + len(self._ahead)
             self._ahead.append(self._pool.submit(self._source.chunk, number))
 
-    def _put(self, layouts: Layouts) -> None:
+    def _put(self, rows: Tensor) -> None:
         """Write layouts behind the newest ones of the ring, over such as are used for certain."""
-        robot, yaw, objects = layouts
-        rows = torch.cat([robot, yaw.unsqueeze(1), objects.flatten(1)], dim=1)
         if self._drawn + len(rows) - self._known > self._size:
             raise RuntimeError(
                 f"{len(rows)} more layouts do not fit a ring of {self._size} that may hold "

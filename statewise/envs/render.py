@@ -1,4 +1,4 @@
-"""Looking at a world: the objects of the task, what the lidars read, and the cost as it comes."""
+"""Pictures, windows and videos: the objects of the task, the lidar readings and the costs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -101,11 +100,36 @@ class Tally:
 # Pictures and windows --------------------------------------------------------------------------
 
 
-class Renderer:
-    """Draws the worlds of an environment without a display.
+class _Closing:
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class _Shown(_Closing):
+    """Worlds to look at.
 
     Give it every step through `follow`, and the readout shows return and cost of the episode too.
     """
+
+    def __init__(self, env: VecEnv) -> None:
+        self.env = env
+        self.tally: Tally | None = None
+        self._stage = _Stage(env)
+
+    def follow(self, step: Step) -> list[Episode]:
+        """Count a step for the readout; the episodes it ended."""
+        self.tally = self.tally or Tally(self.env)
+        return self.tally.add(step)
+
+
+class Renderer(_Shown):
+    """Draws the worlds of an environment without a display."""
 
     def __init__(
         self,
@@ -117,17 +141,9 @@ class Renderer:
     ) -> None:
         if isinstance(camera, str) and camera not in CAMERAS:
             raise ValueError(f"unknown camera {camera!r}: use one of {', '.join(CAMERAS)}")
-        self.env = env
-        self.camera = camera
-        self.lidar = lidar
-        self.tally: Tally | None = None
+        super().__init__(env)
+        self.camera, self.lidar = camera, lidar
         self._canvas = Canvas(env.sim.model, width, height)
-        self._stage = _Stage(env)
-
-    def follow(self, step: Step) -> list[Episode]:
-        """Count a step for the readout; the episodes it ended."""
-        self.tally = self.tally or Tally(self.env)
-        return self.tally.add(step)
 
     def frame(self, world: int = 0, overlay: bool = True) -> np.ndarray:
         """A picture of one world as it is now: uint8 `[height, width, 3]`."""
@@ -144,21 +160,13 @@ class Renderer:
     def close(self) -> None:
         self._canvas.close()
 
-    def __enter__(self) -> Renderer:
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-class Viewer:
+class Viewer(_Shown):
     """A window on one world. Call `sync` after every step."""
 
     def __init__(self, env: VecEnv, world: int = 0) -> None:
-        self.env = env
+        super().__init__(env)
         self.world = world
-        self.tally: Tally | None = None
-        self._stage = _Stage(env)
         now = self._stage.look(world)
         self._window = Window(env.sim.model, now.data, self._stage.view("arena", now))
 
@@ -166,11 +174,6 @@ class Viewer:
     def is_open(self) -> bool:
         """Until somebody closes the window."""
         return self._window.is_open
-
-    def follow(self, step: Step) -> list[Episode]:
-        """Count a step for the readout; the episodes it ended."""
-        self.tally = self.tally or Tally(self.env)
-        return self.tally.add(step)
 
     def sync(self) -> None:
         """Show the world as it is now."""
@@ -182,14 +185,13 @@ class Viewer:
         self._window.close()
 
 
-class VideoFile:
+class VideoFile(_Closing):
     """A video that is written frame by frame: .mp4 or .gif, by the name of the file."""
 
     def __init__(self, path: str | Path, fps: float) -> None:
         self.path = check_video_path(path)
         import imageio.v2 as imageio  # takes a while, and only videos need it
 
-        self.frames = 0
         if self.path.suffix.lower() == ".gif":
             self._writer = imageio.get_writer(self.path, duration=1000 / fps, loop=0)
         else:
@@ -200,18 +202,9 @@ class VideoFile:
     def add(self, pixels: np.ndarray) -> None:
         """Append a picture: uint8 `[height, width, 3]`, all of one size."""
         self._writer.append_data(pixels)
-        self.frames += 1
 
     def close(self) -> None:
         self._writer.close()
-
-    def __enter__(self) -> VideoFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def check_video_path(path: str | Path) -> Path:
@@ -246,9 +239,9 @@ class _Now:
     objects: Tensor
     """[1, K, 3] goal, hazards, pillars"""
     point: np.ndarray
-    """[3] the point of the robot that has to reach the goal"""
+    """[3] of the robot: what has to reach the goal"""
     axes: np.ndarray
-    """[3, 3] its frame: the columns are its axes"""
+    """[3, 3] the point's frame: the columns are its axes"""
     cost: tuple[float, ...]
 
 
@@ -265,17 +258,14 @@ class _Stage:
             raise ValueError(f"there is no world {world}: the environment has {env.num_envs}")
         env.check_ready("frame")
         data = env.sim.data(world)
-        sensors = torch.tensor(data.sensordata, dtype=torch.float32).unsqueeze(0)
-        rows = sensors.to(env.device)
-        parts = (env.goal, *env.hazards.unbind(1), *env.pillars.unbind(1))
-        objects = torch.stack([part[world] for part in parts]).unsqueeze(0)
-        _, cost = env.task.measure(rows, objects)
-        named = env.sim.scene.sensors
-        point = env.suite.robot.point
-        values = sensors[0].numpy().astype(np.float64)
+        sensors = torch.tensor(data.sensordata, dtype=torch.float32)
+        rows = sensors.unsqueeze(0).to(env.device)
+        objects = torch.cat([env.goal.unsqueeze(1), env.hazards, env.pillars], 1)[world, None]
+        cost = tuple(env.task.measure(rows, objects)[1][0].tolist())
+        named, point = env.sim.scene.sensors, env.suite.robot.point
+        values = sensors.numpy().astype(np.float64)
         axes = np.stack([values[named[f"{point}_{axis}"]] for axis in "xyz"], axis=1)
-        return _Now(data, world, rows, objects, values[named[f"{point}_pos"]], axes,
-                    tuple(cost[0].tolist()))  # fmt: skip
+        return _Now(data, world, rows, objects, values[named[f"{point}_pos"]], axes, cost)
 
     def view(self, camera: str, now: _Now) -> View:
         """Where the camera stands, given what there is to see."""
@@ -307,20 +297,14 @@ class _Stage:
 
 def _objects(env: VecEnv, now: _Now) -> list[Mark]:
     """Goal and hazards. Pillars are part of physics, and so of the picture already."""
-    spatial, goal_radius = env.suite.robot.spatial, env.suite.robot.goal_radius
-    goal, hazards = now.objects[0, 0], now.objects[0, 1 : 1 + env.task.num_hazards]
-    if spatial:
-        marks = [Mark("sphere", _xyz(goal), (goal_radius, 0.0), (*GOAL, 0.35), 0.2)]
-    else:
-        half = goal_radius / 2
-        marks = [Mark("cylinder", _xyz(goal), (goal_radius, half), (*GOAL, 0.40), 0.2)]
+    goal, *hazards = (_xyz(p) for p in now.objects[0, : 1 + env.task.num_hazards])
+    far = env.suite.robot.goal_radius
     radius = next((c.radius for c in env.suite.constraints if c.name == "hazard"), 0.0)
-    for centre in hazards:
-        if spatial:
-            marks.append(Mark("sphere", _xyz(centre), (radius, 0.0), (*HAZARD, 0.28), 0.1))
-        else:
-            marks.append(Mark("cylinder", _xyz(centre), (radius, 0.01), (*HAZARD, 0.50), 0.2))
-    return marks
+    if env.suite.robot.spatial:
+        balls = [Mark("sphere", at, (radius, 0.0), (*HAZARD, 0.28), 0.1) for at in hazards]
+        return [Mark("sphere", goal, (far, 0.0), (*GOAL, 0.35), 0.2), *balls]
+    discs = [Mark("cylinder", at, (radius, 0.01), (*HAZARD, 0.50), 0.2) for at in hazards]
+    return [Mark("cylinder", goal, (far, far / 2), (*GOAL, 0.40), 0.2), *discs]
 
 
 def _lidars(env: VecEnv, now: _Now) -> list[Mark]:
@@ -399,37 +383,37 @@ def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | No
     from PIL import Image, ImageDraw, ImageFont  # only readouts need it
 
     height, width = pixels.shape[:2]
-    unit = height / 800
+
+    def px(size: float) -> int:
+        """Pixels, of a picture 800 pixels high."""
+        return round(size * (height / 800))
+
     image = Image.fromarray(pixels)
     draw = ImageDraw.Draw(image, "RGBA")
-    bold = ImageFont.load_default(round(24 * unit))
-    plain = ImageFont.load_default(round(19 * unit))
-    small = ImageFont.load_default(round(16 * unit))
-    costly = any(cost > 0 for cost in now.cost)
-
-    left, top, line = round(18 * unit), round(16 * unit), round(26 * unit)
+    bold, plain, small = (ImageFont.load_default(px(size)) for size in (24, 19, 16))
+    left, top, line = px(18), px(16), px(26)
     rows = len(env.spec.cost_names) + 3 + (1 if env.faults else 0)
-    panel = (left, top, left + round(330 * unit), top + round(22 * unit) + line * rows)
-    draw.rounded_rectangle(panel, round(10 * unit), fill=(255, 255, 255, 205))
-    x, y = left + round(14 * unit), top + round(8 * unit)
-    columns = [x + round(c * unit) for c in (165, 235, 302)]
+    panel = (left, top, left + px(330), top + px(22) + line * rows)
+    draw.rounded_rectangle(panel, px(10), fill=(255, 255, 255, 205))
+    x, y = left + px(14), top + px(8)
+    columns = [x + px(column) for column in (165, 235, 302)]
 
     draw.text((x, y), env.suite.name, INK, bold)
-    y += round(32 * unit)
+    y += px(32)
     draw.text((x, y), f"time {now.data.time:6.2f} s", INK, plain)
+    heads, table = ["now"], [[cost] for cost in now.cost]
     if tally is not None:
         ret = f"return {float(tally.ret[now.world]):.2f}"
         draw.text((columns[2], y), ret, INK, plain, anchor="ra")
+        heads += ["episode", "max"]
+        sums = zip(tally.cost[now.world].tolist(), tally.cost_max[now.world].tolist(), strict=True)
+        table = [[*row, *more] for row, more in zip(table, sums, strict=True)]
     y += line
-    heads = ("now", "episode", "max") if tally is not None else ("now",)
     draw.text((x, y), "cost", GREY, small)
     for column, head in zip(columns, heads, strict=False):
         draw.text((column, y), head, GREY, small, anchor="ra")
-    for i, name in enumerate(env.spec.cost_names):
-        y += round(24 * unit)
-        values = [now.cost[i]]
-        if tally is not None:
-            values += [float(tally.cost[now.world, i]), float(tally.cost_max[now.world, i])]
+    for name, values in zip(env.spec.cost_names, table, strict=True):
+        y += px(24)
         draw.text((x, y), name, INK, plain)
         for column, value in zip(columns, values, strict=False):
             colour = RED if value > 0 else INK
@@ -441,12 +425,11 @@ def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | No
     if ended is not None and now.data.time <= _BANNER:
         text = f"{ended.ending}  ·  return {ended.ret:.2f}, cost {sum(ended.cost):.2f}"
         colours = {"goal reached": GREEN, "simulator fault": RED}
-        where = (width / 2, height - round(36 * unit))
-        box = draw.textbbox(where, text, bold, anchor="mm")
-        pad = round(12 * unit)
-        draw.rounded_rectangle((box[0] - pad, box[1] - pad, box[2] + pad, box[3] + pad), pad,
-                               fill=(255, 255, 255, 220))  # fmt: skip
+        where, pad = (width / 2, height - px(36)), px(12)
+        x0, y0, x1, y1 = draw.textbbox(where, text, bold, anchor="mm")
+        box = (x0 - pad, y0 - pad, x1 + pad, y1 + pad)
+        draw.rounded_rectangle(box, pad, fill=(255, 255, 255, 220))
         draw.text(where, text, colours.get(ended.ending, INK), bold, anchor="mm")
-    if costly:
-        draw.rectangle((0, 0, width - 1, height - 1), outline=RED, width=max(3, round(9 * unit)))
+    if any(cost > 0 for cost in now.cost):
+        draw.rectangle((0, 0, width - 1, height - 1), outline=RED, width=max(3, px(9)))
     return np.asarray(image)

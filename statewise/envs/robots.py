@@ -6,25 +6,18 @@ A robot file has a root body named `robot`, the sensors named in its entry, the 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from statewise.settings import unknown
+
 _FILES = Path(__file__).parent / "robots"
 
-INTERNAL_SENSORS = (
-    "accelerometer",
-    "velocimeter",
-    "gyro",
-    "magnetometer",
-    "jointpos_*",
-    "jointvel_*",
-    "touch_*",
-)
-_IMU = INTERNAL_SENSORS[:4]
+_IMU = ("accelerometer", "velocimeter", "gyro", "magnetometer")
+_LEGS = (*_IMU, "jointpos_*", "jointvel_*", "touch_*")
 ConstraintKind = Literal["Hazard", "3DHazard", "Pillar"]
 
 
@@ -65,8 +58,6 @@ class Robot:
         ends = tuple(name for start, end, _ in self.capsules for name in (start, end))
         return (*self.sensors, *frame, *dict.fromkeys(ends))
 
-
-_LEGS = (*_IMU, "jointpos_*", "jointvel_*", "touch_*")
 
 _ROBOTS: dict[str, Robot] = {
     robot.name: robot
@@ -115,11 +106,10 @@ def robot_names() -> list[str]:
 
 
 def get_robot(name: str) -> Robot:
-    """The registered robot; an unknown name raises ValueError with the closest ones."""
-    if name in _ROBOTS:
-        return _ROBOTS[name]
-    close = difflib.get_close_matches(name, _ROBOTS, n=3, cutoff=0.4) or list(_ROBOTS)
-    raise ValueError(f"unknown robot {name!r}. Did you mean {' or '.join(close)}?")
+    """The robot of that name; an unknown one raises ValueError with the closest names."""
+    if name not in _ROBOTS:
+        raise ValueError(unknown("robot", name, _ROBOTS))
+    return _ROBOTS[name]
 
 
 def register_robot(
@@ -140,12 +130,9 @@ def register_robot(
         )
     if name in _ROBOTS and not replace:
         raise ValueError(f"robot {name!r} is registered already; pass replace=True to replace it")
-    unknown = set(settings) - set(Robot.__dataclass_fields__)
-    if unknown:
-        raise ValueError(
-            f"unknown robot setting {sorted(unknown)[0]!r}: "
-            f"a Robot has {', '.join(Robot.__dataclass_fields__)}"
-        )
+    for setting in settings:
+        if setting not in Robot.__dataclass_fields__:
+            raise ValueError(unknown("robot setting", setting, Robot.__dataclass_fields__))
     robot = Robot(name, Path(file), tuple(sensors), **settings)  # type: ignore[arg-type]
     _ROBOTS[name] = robot
     return robot

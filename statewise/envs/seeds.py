@@ -8,10 +8,10 @@ _WORD = 1 << 32
 
 
 def part_of(seed: int, *numbers: int) -> SeedSequence:
-    """Of the part of that number, or numbers, of a run with this seed.
+    """Return an independent seed for one part of a run, for example one chunk of layouts.
 
-    To numpy a large seed is two words, and zeros at the end count for nothing: as plain lists
-    `[7 + 2**40, 0]` and `[7, 256]` would be the same. So large seeds, those of evaluations, are a
-    family of their own.
+    numpy splits a large seed into two words and ignores zeros at the end, so as plain lists
+    `[7 + 2**40, 0]` and `[7, 256]` would be the same. Large seeds, which evaluations use, are
+    therefore derived in another way.
     """
     return SeedSequence([seed, *numbers]) if seed < _WORD else SeedSequence(seed, spawn_key=numbers)

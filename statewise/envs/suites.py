@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from statewise.core.placement import Arena, fits, largest_count
 from statewise.envs.robots import Robot, get_robot, robot_names
+from statewise.settings import unknown
+
+if TYPE_CHECKING:
+    from statewise.core.placement import Arena
 
 PAPER_SUITES = (
     *(f"Point-Hazard-{n}" for n in (1, 4, 8)),
@@ -61,6 +64,8 @@ class Suite:
     @property
     def arena(self) -> Arena:
         """What has to be placed: the goal, then hazards, then pillars."""
+        from statewise.core.placement import Arena
+
         keepouts = [GOAL_KEEPOUT]
         for kind in ("hazard", "pillar"):
             for c in self.constraints:
@@ -71,34 +76,41 @@ class Suite:
 
 def parse_suite(name: str) -> Suite:
     """The suite of that name; an unknown or impossible one raises ValueError saying what fits."""
+    from statewise.core.placement import fits
+
     match = re.fullmatch(r"(\w+)((?:-\w+-[-+]?\w+)+)", name)
-    if match is None or match[1] not in robot_names():
-        raise ValueError(f"unknown suite {name!r}. {_suggest(name)}")
+    pairs = re.findall(r"-(\w+)-([-+]?\w+)", match[2]) if match else []
+    if match is None or match[1] not in robot_names() or {k for k, _ in pairs} - {*CONSTRAINTS}:
+        raise ValueError(
+            f"{unknown('suite', name, PAPER_SUITES)} A suite is {{Robot}}-{{Constraint}}-{{Number}}, "
+            f"as in Point-Hazard-8 or Point-Hazard-8-Pillar-4 (robots: {', '.join(robot_names())}; "
+            f"constraints: {', '.join(CONSTRAINTS)})"
+        )
     robot = get_robot(match[1])
-    pairs = re.findall(r"-(\w+)-([-+]?\w+)", match[2])
-    constraints = tuple(_constraint(name, robot, kind, count) for kind, count in pairs)
-    names = [c.name for c in constraints]
-    if len(set(names)) < len(names):
+    suite = Suite(name, robot, tuple(_constraint(name, robot, *pair) for pair in pairs))
+    if len({c.name for c in suite.constraints}) < len(pairs):
         raise ValueError(f"suite {name!r} names a constraint twice: join them into one count")
-    suite = Suite(name, robot, constraints)
-    _check_room(suite)
+    if not fits(suite.arena):
+        raise ValueError(f"the objects of suite {name!r} do not fit the arena together")
     return suite
 
 
 def _constraint(name: str, robot: Robot, kind: str, count: str) -> Constraint:
-    if kind not in CONSTRAINTS:
-        raise ValueError(f"unknown constraint {kind!r} in suite {name!r}. {_suggest(name)}")
+    from statewise.core.placement import fits, largest_count
+
     if kind not in robot.constraints:
         raise ValueError(
             f"{robot.name} has no {kind} suites: it takes {' and '.join(robot.constraints)}"
         )
-    if not (count.isascii() and count.isdigit()) or int(count) == 0:
-        one = Suite(name, robot, (_numbers(robot, kind, 2),))
+    number = int(count) if count.isascii() and count.isdigit() else 0
+    constraint = _numbers(robot, kind, max(number, 1))
+    alone = Suite(name, robot, (constraint,)).arena
+    if number == 0 or not fits(alone):
         raise ValueError(
             f"suite {name!r} asks for {count} {kind}s: give a whole number from 1 to "
-            f"{largest_count(one.arena)}, which is what fits the arena"
+            f"{largest_count(alone)}, which is what fits the arena"
         )
-    return _numbers(robot, kind, int(count))
+    return constraint
 
 
 def _numbers(robot: Robot, kind: str, count: int) -> Constraint:
@@ -107,25 +119,3 @@ def _numbers(robot: Robot, kind: str, count: int) -> Constraint:
     radius = robot.lone_hazard_radius if count == 1 else robot.hazard_radius
     depth = max((r for _, _, r in robot.capsules), default=0.0)
     return Constraint(kind, count, radius, robot.hazard_keepout, ceiling=radius + depth)
-
-
-def _check_room(suite: Suite) -> None:
-    """Raise ValueError if the suite's objects cannot be placed, saying how many can."""
-    for c in suite.constraints:
-        alone = Suite(suite.name, suite.robot, (c,)).arena
-        if not fits(alone):
-            raise ValueError(
-                f"suite {suite.name!r} asks for {c.count} {c.kind}s: at most "
-                f"{largest_count(alone)} fit the 4 m x 4 m arena"
-            )
-    if not fits(suite.arena):
-        raise ValueError(f"the objects of suite {suite.name!r} do not fit the arena together")
-
-
-def _suggest(name: str) -> str:
-    close = difflib.get_close_matches(name, PAPER_SUITES, n=3, cutoff=0.5)
-    grammar = (
-        "A suite is {Robot}-{Constraint}-{Number}, as in Point-Hazard-8 or Point-Hazard-8-Pillar-4 "
-        f"(robots: {', '.join(robot_names())}; constraints: {', '.join(CONSTRAINTS)})"
-    )
-    return f"Did you mean {' or '.join(close)}? {grammar}" if close else grammar

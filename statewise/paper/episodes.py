@@ -13,12 +13,12 @@ from torch import Tensor
 
 from statewise.core.mmdp import increments, running_maximum
 from statewise.core.returns import returns_to_go
-from statewise.envs.vec_env import make_env
+from statewise.envs.env import Env
+from statewise.envs.make import make_env
 from statewise.paper.answers import rises
 from statewise.runs.reader import last_epoch
 from statewise.sim.cpu import one_torch_thread
-from statewise.training.api import worlds
-from statewise.training.collect import Env
+from statewise.training.loop import build_env
 from statewise.training.policy import load_policy, random_policy
 from statewise.types import Step
 
@@ -54,7 +54,7 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
     episodes.
     """
     if run is None:
-        env: Env = make_env(suite, episodes, seed)
+        env = make_env(suite, episodes, seed)
         return _record(env, random_policy(env, seed), "a random policy", seed)
     policy = load_policy(run)
     settings = dataclasses.replace(
@@ -63,7 +63,7 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
     generator = torch.Generator().manual_seed(seed)
     steps = last_epoch(run).get("steps", 0)
     words = f"{run.parent.name}, seed {policy.settings.seed}, after {steps:,} steps"
-    with worlds(settings) as env:
+    with build_env(settings) as env:
         policy.check(env.spec)
         return _record(env, lambda step: policy.algo.act(step, generator).executed, words, seed)
 

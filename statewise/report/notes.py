@@ -11,6 +11,8 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
+from statewise.plugins import is_gym
+
 
 def _image(renderer: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     """An image that is in the text itself; of any other its name and address: the page stands alone."""
@@ -56,7 +58,7 @@ def read_notes(path: Path | None, suites: Sequence[str]) -> Notes:
         if heading and heading[1] in suites:
             here = heading[1]
             parts.setdefault(here, [])
-        elif heading and re.fullmatch(r"\w+(-\w+)*-\d+|gym:\S+", heading[1]):
+        elif heading and (is_gym(heading[1]) or re.fullmatch(r"\w+(-\w+)*-\d+", heading[1])):
             here = heading[1]
             unknown.append(here)
             parts.setdefault(here, [])

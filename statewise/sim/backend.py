@@ -22,7 +22,7 @@ class Simulator(Protocol):
     model: mujoco.MjModel
     device: torch.device
     by_mask: bool
-    """Worlds live on a device: reset them by mask, as it would have to be waited for to tell ids"""
+    """Whether `reset` takes a mask, as on a device, which would have to be waited for to tell ids"""
     fault: Tensor
     """[B] the worlds in which the last `step` failed"""
 
@@ -30,13 +30,14 @@ class Simulator(Protocol):
     def messages(self) -> dict[int, str]:
         """Why worlds failed: in the last call, or on a device since this was last read."""
 
-    def reset(self, ids: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor: ...
+    def reset(self, where: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
+        """Put worlds into rest at the given state; their sensors.
 
-    def reset_where(
-        self, mask: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
-    ) -> Tensor: ...
+        where: ids `[k]`, with k rows of each; or, `by_mask`, a mask `[B]`, with rows for all worlds.
+        """
 
-    def step(self, ctrl: Tensor) -> Tensor: ...
+    def step(self, ctrl: Tensor) -> Tensor:
+        """Advance every world by one control step; their sensors `[B, ns]`."""
 
     def state(self) -> dict[str, Any]: ...
 

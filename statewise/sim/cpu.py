@@ -36,9 +36,9 @@ class CpuSim:
         self.messages: dict[int, str] = {}
         """Why each world that failed in the last call failed."""
 
-    def reset(self, ids: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
-        """Put the worlds `ids [k]` into rest at the given state; their sensors `[k, ns]`."""
-        index = ids.numpy().astype(np.int32)
+    def reset(self, where: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
+        """Put the worlds `where [k]` into rest at the given state; their sensors `[k, ns]`."""
+        index = where.numpy().astype(np.int32)
         self._batch.reset(index, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
         self._batch.bind("qpos")[index] = qpos.numpy()
         if self.model.nmocap:
@@ -46,15 +46,7 @@ class CpuSim:
             self._batch.bind("mocap_quat")[index] = mocap_quat.numpy()
         self._batch.forward(index, stage=_CURRENT)
         self._warnings[index] = self._warning_counts()[index]
-        return self._sensordata[ids].float()
-
-    def reset_where(
-        self, mask: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
-    ) -> Tensor:
-        """The same for the worlds of `mask [B]`, given rows for every world; sensors `[B, ns]`."""
-        ids = mask.nonzero()[:, 0]
-        self.reset(ids, qpos[ids], mocap_pos[ids], mocap_quat[ids])
-        return self._sensordata.float()
+        return self._sensordata[where].float()
 
     def step(self, ctrl: Tensor) -> Tensor:
         """Advance every world by one control step; their sensors `[B, ns]`.

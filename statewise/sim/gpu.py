@@ -120,20 +120,8 @@ class WarpSim:
 
     # The contract ------------------------------------------------------------------------------
 
-    def reset(self, ids: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
-        """Put the worlds `ids [k]` into rest at the given state; their sensors `[k, ns]`."""
-        given = {"qpos": qpos, "mocap_pos": mocap_pos, "mocap_quat": mocap_quat}
-        rows = [
-            self._view[name].index_copy(0, ids, value) if name in self._view else value
-            for name, value in given.items()
-        ]
-        mask = torch.zeros_like(self.fault).index_fill(0, ids, True)
-        return self.reset_where(mask, *rows)[ids]
-
-    def reset_where(
-        self, mask: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
-    ) -> Tensor:
-        """Put the worlds of `mask [B]` into rest at the given state; sensors `[B, ns]`.
+    def reset(self, where: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
+        """Put the worlds of a mask `where [B]` into rest at the given state; sensors `[B, ns]`.
 
         Takes rows for every world, `[B, nq]`, `[B, nmocap, 3]`, `[B, nmocap, 4]`, and uses those of
         the mask. The others go on as if nothing had happened; their sensors come back as they are.
@@ -141,7 +129,7 @@ class WarpSim:
         """
         given = {"qpos": qpos, "mocap_pos": mocap_pos, "mocap_quat": mocap_quat}
         for name, view in self._view.items():
-            rows = mask.view(-1, *[1] * (view.dim() - 1))
+            rows = where.view(-1, *[1] * (view.dim() - 1))
             if name in given:
                 view.copy_(torch.where(rows, given[name], view))
             elif name in _CLEARED:

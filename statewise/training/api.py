@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from statewise import metrics
 from statewise.algos.base import Settings
-from statewise.envs.imports import ImportedEnv
+from statewise.envs.env import Env
 from statewise.plugins import import_for_run, import_modules
 from statewise.runs import checkpoint
 from statewise.runs.differences import differences
@@ -21,7 +20,6 @@ from statewise.runs.folder import RunFolder, check_folder
 from statewise.runs.lock import lock_run
 from statewise.settings import to_json
 from statewise.training import loop
-from statewise.training.collect import Env
 from statewise.training.config import TrainSettings, parse_run, read_config
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
@@ -45,7 +43,7 @@ def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False)
     """Train from the beginning; returns the run folder."""
     settings = settings.resolved()
     check_folder("--out", settings.folder.parent)
-    with worlds(settings) as env:
+    with loop.build_env(settings) as env:
         training = Training.start(settings, algo_settings, env)
         with lock_run(training.folder.path):
             return run_with_display(training, quiet)
@@ -62,7 +60,7 @@ def train_seeds(
     settings = settings.resolved()
     check_folder("--out", settings.folder.parent)
     paths = []
-    with worlds(settings) as env:
+    with loop.build_env(settings) as env:
         for seed in seeds:
             one = dataclasses.replace(settings, seed=seed)
             with lock_run(one.folder):
@@ -72,17 +70,6 @@ def train_seeds(
                 break
     Console(quiet=quiet).print(summary_table(paths))
     return paths
-
-
-@contextmanager
-def worlds(settings: TrainSettings) -> Iterator[Env]:
-    """The environment of these settings, closed at the end."""
-    env = loop.build_env(settings)
-    try:
-        yield env
-    finally:
-        if isinstance(env, ImportedEnv):
-            env.close()
 
 
 def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None = None) -> Training:
@@ -116,7 +103,7 @@ def resume(
     with lock_run(folder.path):
         import_for_run(folder.path, folder.config(), imports, trust)
         settings, _ = read_config(folder.config())
-        with worlds(settings) as env:
+        with loop.build_env(settings) as env:
             return run_with_display(Training.resume(folder.path, env), quiet)
 
 
@@ -152,7 +139,7 @@ def evaluate(
         device="cpu",
         threads=0,
     )
-    with worlds(settings) as env:
+    with loop.build_env(settings) as env:
         policy.check(env.spec)
         return evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold)
 

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from statewise.algos import Algorithm
 from statewise.core.mmdp import episode_age
+from statewise.envs.env import Env
 from statewise.sim.cpu import one_torch_thread
-from statewise.types import Act, EnvSpec, Episodes, Rollout, Step
-
-
-class Env(Protocol):
-    """What training asks of an environment: a `VecEnv`, or an adapter for someone else's."""
-
-    spec: EnvSpec
-    num_envs: int
-    device: torch.device
-
-    @property
-    def faults(self) -> int: ...
-
-    def reset(self, seed: int | None = None) -> Step: ...
-
-    def step(self, action: Tensor) -> Step: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+from statewise.types import Act, Episodes, Rollout, Step
 
 
 class Collector:
@@ -71,11 +51,11 @@ class Collector:
         if self._step is None:
             self._step = self.env.reset(seed)
             self.algo.remember_starts(self._step.obs)
-            if self.spread_ages and hasattr(self.env, "set_age"):
-                self._spread(self.env.set_age)
+            if self.spread_ages and self.env.can_set_age:
+                self._spread()
         return self._step
 
-    def _spread(self, set_age: Callable[[Tensor], None]) -> None:
+    def _spread(self) -> None:
         """Let the first episodes end at different times, as if they had begun at different times.
 
         Worlds of one age make estimates that hang on the critics' guess of what comes after it.
@@ -85,7 +65,7 @@ class Collector:
             longest, self._age.shape, generator=self.generator, device=self.env.device
         )
         self._whole = self._age == 0
-        set_age(self._age)
+        self.env.set_age(self._age)
 
     def _stack(self, before: list[Step], acts: list[Act], after: list[Step]) -> Rollout:
         ended = torch.stack([s.ended for s in after])
@@ -145,14 +125,13 @@ class Collector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.env.load_state_dict(state["env"])
+        fresh = self.env.load_state_dict(state["env"])
         self.generator.set_state(state["generator"].cpu())
         device = self.env.device
         self._step = Step(**{name: x.to(device) for name, x in state["step"].items()})
         self._age, self._return, self._cost, self._whole = (
             state[name].to(device) for name in ("age", "return", "cost", "whole")
         )
-        fresh = getattr(self.env, "fresh_step", lambda: None)()
         if fresh is not None:  # the worlds could not be restored, and began new episodes
             self._step = fresh
             self._age = torch.zeros_like(self._age)

@@ -12,6 +12,7 @@ from typing import Any
 from statewise import settings
 from statewise.algos import get_algorithm
 from statewise.algos.base import Settings
+from statewise.plugins import is_gym
 from statewise.runs.folder import file_name
 from statewise.settings import number, option
 from statewise.types import EnvSpec
@@ -83,7 +84,7 @@ class TrainSettings:
         steps = self.steps or (30_000_000 if robot in LONG_ROBOTS else 6_000_000)
         device = self.device
         if device == "auto":
-            device = "cuda" if _gpu_usable() and not self.suite.startswith("gym:") else "cpu"
+            device = "cuda" if _gpu_usable() and not is_gym(self.suite) else "cpu"
         num_envs = self.num_envs or 128
         if not self.num_envs and device.startswith("cuda"):
             num_envs = 4096 if robot in LONG_ROBOTS else 2048

@@ -10,8 +10,8 @@ import torch
 
 from statewise.algos import Algorithm
 from statewise.core.statistics import rate_interval
+from statewise.envs.env import Env
 from statewise.sim.cpu import one_torch_thread
-from statewise.training.collect import Env
 from statewise.types import Episodes
 
 _FRESH = 1 << 40
@@ -113,7 +113,7 @@ def evaluate(
         mean_return=float(found.returns.mean()),
         return_std=float(found.returns.std(correction=0)),
         length=float(found.length.float().mean()),
-        goals=None if getattr(env, "continuing", False) else by_task,
+        goals=None if env.continuing else by_task,
         sim_faults=int(found.fault.sum()),
         constraints=tuple(constraints),
     )

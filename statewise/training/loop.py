@@ -13,14 +13,14 @@ import torch
 
 from statewise.algos import Algorithm, get_algorithm
 from statewise.algos.base import Settings
-from statewise.envs.imports import NO_LIMIT, ImportedEnv, import_env
-from statewise.envs.vec_env import make_env
+from statewise.envs.env import Env
+from statewise.envs.make import make_env
 from statewise.metrics import describe
-from statewise.plugins import import_modules
+from statewise.plugins import import_modules, is_gym
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.sim.backend import GpuError
-from statewise.training.collect import Collector, Env
+from statewise.training.collect import Collector
 from statewise.training.config import TrainSettings, cores, read_config, to_config
 from statewise.training.interrupts import count_interrupts
 
@@ -69,13 +69,12 @@ class Training:
         training = cls(settings, algo_settings, RunFolder(settings.folder), env)
         config = to_config(settings, algo_settings, training.env.spec)
         training.folder = RunFolder.create(settings.folder, config)
-        limit = training.env.spec.max_episode_steps
-        if isinstance(training.env, ImportedEnv) and limit == NO_LIMIT:
+        if not training.env.has_time_limit:
             log.warning(
                 "%s has no time limit: episodes that do not end by themselves take %d steps, and "
                 "until one ends there is no return to show; register it with max_episode_steps",
-                training.env.name,
-                limit,
+                training.env.spec.name,
+                training.env.spec.max_episode_steps,
             )
         return training
 
@@ -206,16 +205,10 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
 def build_env(settings: TrainSettings) -> Env:
     """The environment a run trains in."""
     import_modules(settings.imports)
-    if settings.suite.startswith("gym:"):
-        return import_env(settings.suite, settings.num_envs, settings.seed, device=settings.device)
-    return make_env(
-        settings.suite,
-        settings.num_envs,
-        settings.seed,
-        settings.device,
-        settings.compact,
-        settings.continuing,
-        settings.threads,
-        deterministic=settings.deterministic,
-        contact_room=settings.contact_room,
-    )
+    names = ("compact", "continuing", "deterministic", "contact_room")
+    values = {name: getattr(settings, name) for name in names}
+    # Only what was asked for, so that an environment can refuse what does not apply to it.
+    options = {n: value for n, value in values.items() if value != getattr(TrainSettings, n)}
+    if not is_gym(settings.suite):
+        options["threads"] = settings.threads
+    return make_env(settings.suite, settings.num_envs, settings.seed, settings.device, **options)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from statewise.algos import Algorithm, get_algorithm
+from statewise.envs.env import Env
 from statewise.plugins import import_for_run
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
-from statewise.training.collect import Env
 from statewise.training.config import TrainSettings, read_config, read_spec
 from statewise.types import EnvSpec, Step
 

@@ -11,17 +11,11 @@ from line_env import LineEnv
 from torch import Tensor
 
 from statewise.algos import Algorithm, get_algorithm
-from statewise.algos.estimates import Batch, estimate
-from statewise.algos.filters import Corrections
-from statewise.algos.steps import (
-    Candidate,
-    PolicyStep,
-    Reliability,
-    constrained_step,
-    contrasts,
-    cost_surrogates,
-    reward_surrogate,
-)
+from statewise.algos.estimates import Batch
+from statewise.algos.pcpo import Pcpo
+from statewise.algos.policy_step import surrogates
+from statewise.algos.rare_costs import GradientNoise
+from statewise.algos.scpo import Scpo
 from statewise.algos.trpo_fac import TrpoFac
 from statewise.algos.trpo_ipo import TrpoIpo
 from statewise.algos.trpo_sl import TrpoSl
@@ -43,7 +37,7 @@ def learn(name: str, env: LineEnv, **settings: Any) -> tuple[Algorithm, Batch]:
     algo = make(name, env, **settings)
     rollout, _ = Collector(env, algo, seed=1).collect(16)
     algo._measure(rollout)
-    return algo, estimate(algo, rollout)
+    return algo, algo.estimate(rollout)
 
 
 def say(net: torch.nn.Module, value: float) -> None:
@@ -82,20 +76,20 @@ def test_the_cost_to_go_of_an_action_goes_on_past_the_time_limit(truncates: bool
     algo, batch = learn("trpo_usl", LineEnv(16, truncates=truncates), log_std=0.0, cost_gamma=0.9)
     assert isinstance(algo, TrpoUsl)
     fitted: list[Tensor] = []
-    fit = algo.fit
+    fit = algo.critics.fit
 
     def record(inputs: Tensor, targets: Any, *more: Any) -> Any:
         fitted.append(targets["cost_to_go"])
         return fit(inputs, targets, *more)
 
-    algo.fit = record  # type: ignore[method-assign, assignment]
+    algo.critics.fit = record  # type: ignore[method-assign, assignment]
     with torch.no_grad():
         rollout = batch.rollout
         after = algo.observe(rollout.next_obs, rollout.cost_max).flatten(0, 1)
         mean = algo.cost_to_go(torch.cat([after, algo.policy(after).clamp(-1, 1)], 1))
         done = torch.cat([batch.inputs, rollout.executed.flatten(0, 1).clamp(-1, 1)], 1)
         here = algo.cost_to_go(done).view_as(rollout.cost)
-    algo.fit_cost_to_go(batch)
+    algo.fit_model(batch)
     ahead = ((fitted[0] - rollout.cost.flatten(0, 1)) / 0.9).view_as(rollout.cost)
     ended, mean = rollout.ended, mean.view_as(rollout.cost)
     expected = mean[ended] if truncates else torch.zeros_like(mean[ended])
@@ -150,25 +144,24 @@ def take_step(
     reward_test: RewardTest = "reference",
     cost_reduction: float = 0.0,
     tolerance: float = 0.0,
-    reliability: Reliability | None = None,
+    noise: GradientNoise | None = None,
 ) -> tuple[dict[str, float], Tensor]:
-    """The metrics of a constrained step, and the policy after it less the one before.
+    """The metrics of SCPO's step, and the policy after it less the one before.
 
     Violations are in `units`, and so are the advantages of cost: `size` of what chance makes of them.
     """
     env = LineEnv(worlds, len(units), units)
-    algo, batch = learn("scpo", env)
-    algo.epoch = epoch
-    noise = torch.randn(batch.cost_advantage.shape, generator=torch.Generator().manual_seed(3))
-    cost = size * noise if advantage is None else advantage
+    algo, batch = learn(
+        "scpo", env, recovery_fraction=recovery_fraction, reward_test=reward_test,
+        cost_reduction=cost_reduction, tolerance=tolerance, reliable=noise is not None,
+    )  # fmt: skip
+    assert isinstance(algo, Scpo)
+    algo.epoch, algo.noise = epoch, noise or algo.noise
+    chance = torch.randn(batch.cost_advantage.shape, generator=torch.Generator().manual_seed(3))
+    cost = size * chance if advantage is None else advantage
     batch = dataclasses.replace(batch, cost_advantage=cost * env.units)
     before = algo.policy.flat().clone()
-    metrics = constrained_step(
-        algo, batch, [reward_surrogate(batch), *cost_surrogates(batch)],
-        [c * u for c, u in zip(violation, units, strict=True)],
-        recovery_fraction=recovery_fraction, reward_test=reward_test,
-        cost_reduction=cost_reduction, tolerance=tolerance, reliability=reliability,
-    )  # fmt: skip
+    metrics = algo.step(batch, [c * u for c, u in zip(violation, units, strict=True)])
     return metrics, algo.policy.flat() - before
 
 
@@ -210,79 +203,6 @@ def test_a_violation_within_the_tolerance_asks_for_a_part_of_what_one_beyond_it_
     assert asked == pytest.approx([0.6 * 0.97, 0.97, 0.97], rel=1e-4)
 
 
-# Noise -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("worlds", [4, 5])
-def test_a_contrast_sets_half_of_the_worlds_against_the_other_half(worlds: int) -> None:
-    _, batch = learn("scpo", LineEnv(worlds))
-    policy = Candidate(batch.action, torch.ones(len(batch.action)))
-    value = []
-    for world in range(worlds):
-        alone = torch.zeros(16, worlds, 1)
-        alone[:, world] = 1.0
-        one = dataclasses.replace(batch, cost_advantage=alone.flatten(0, 1))
-        (contrast,), (surrogate,) = contrasts(one), cost_surrogates(one)
-        value.append(float(contrast(policy) / surrogate(policy)))
-    assert value == pytest.approx(
-        [1.0, -1.0, 1.0, -1.0, 0.0][:worlds]
-    )  # an odd one out is in neither half
-
-
-def test_the_reliable_part_is_what_is_not_noise() -> None:
-    found = Reliability(3)
-    assert found.share.tolist() == [1.0, 1.0, 1.0]  # before anything is known
-    found.update(torch.tensor([4.0, 4.0, 0.0]), torch.tensor([1.0, 3.9, 0.0]))
-    assert found.share.tolist() == pytest.approx([0.75, Reliability.LEAST, 1.0])
-    found.update(torch.tensor([8.0, 4.0, 0.0]), torch.tensor([1.0, 3.9, 0.0]))
-    # What was known counts for 0.65 beside 1: noise of 1.65 in 0.65 * 4 + 8.
-    assert float(found.share[0]) == pytest.approx(1 - 1.65 / 10.6)
-
-
-def test_reliability_tells_a_cause_from_chance() -> None:
-    shares = []
-    for cause in (True, False):
-        env = LineEnv(64)
-        algo, batch = learn("scpo", env)
-        chance = torch.randn(len(batch.action), 1, generator=torch.Generator().manual_seed(5))
-        cost = batch.action - batch.action.mean() if cause else chance
-        batch = dataclasses.replace(batch, cost_advantage=cost)
-        found, algo.epoch = Reliability(1), 1
-        metrics = constrained_step(
-            algo, batch, [reward_surrogate(batch), *cost_surrogates(batch)], [1.0],
-            recovery_fraction=0.97, reward_test="reference", cost_reduction=0.0, reliability=found,
-        )  # fmt: skip
-        shares.append(metrics["constraint/edge0/reliability"])
-    assert shares[0] > 0.8 and shares[1] < 0.4
-
-
-def test_it_is_measured_in_every_fourth_epoch_and_never_in_a_single_world() -> None:
-    for worlds, measured in ((16, [True, False, False, False, True]), (1, [False] * 5)):
-        found, changed = Reliability(1), []
-        for epoch in range(1, 6):
-            before = found.total.clone()
-            take_step([0.1], epoch=epoch, worlds=worlds, reliability=found)
-            changed.append(not torch.equal(found.total, before))
-        assert changed == measured
-
-
-def test_as_much_more_is_asked_for_as_noise_will_make_of_it() -> None:
-    found = Reliability(2)
-    found.update(torch.tensor([4.0, 4.0]), torch.tensor([3.0, 3.0]))  # a quarter will hold
-    metrics, _ = take_step([0.1, -0.1], (1.0, 1.0), recovery_fraction=1.0, reliability=found)
-    assert metrics["constraint/edge0/requested"] == pytest.approx(0.4)
-    assert metrics["constraint/edge1/requested"] == pytest.approx(
-        -0.1
-    )  # room is not made any larger
-
-
-def test_scpo_counts_on_noise_unless_told_not_to() -> None:
-    algo, batch = learn("scpo", LineEnv(16))
-    plain, _ = learn("scpo", LineEnv(16), reliable=False)
-    assert "constraint/edge0/reliability" in algo.improve(batch)
-    assert "constraint/edge0/reliability" not in plain.improve(batch)
-
-
 # A step that is not accepted -------------------------------------------------------------------
 
 
@@ -317,25 +237,25 @@ def test_nothing_is_rescued_where_the_reward_must_not_fall_or_a_gradient_is_not_
 
 @pytest.mark.parametrize("name", ["scpo", "cpo"])
 def test_the_settings_of_a_method_reach_its_step(name: str) -> None:
-    def improve(**settings: Any) -> dict[str, float]:
+    def update(**settings: Any) -> dict[str, float]:
         algo, batch = learn(name, LineEnv(16), log_std=0.5, **settings)
-        return algo.improve(dataclasses.replace(batch, J=torch.tensor([9.0]).double()))
+        return algo.update_networks(dataclasses.replace(batch, J=torch.tensor([9.0]).double()))
 
-    half = improve(recovery_fraction=0.5)
+    half = update(recovery_fraction=0.5)
     most = math.sqrt(2 * 0.02 * half["constraint/edge0/s"])
     assert half["constraint/edge0/requested"] == pytest.approx(0.5 * most, rel=1e-4)
-    assert improve(recovery_fraction=1.0)["constraint/edge0/requested"] >= 9.0
-    assert improve(cost_limit=(2.0,))["constraint/edge0/violation"] == pytest.approx(7.0)
-    assert improve()["policy/rescued"] == 0.0
-    assert improve(cost_reduction=1e9)["policy/rescued"] == 1.0
-    assert improve(cost_reduction=1e9, reward_test="always")["policy/rescued"] == 0.0
+    assert update(recovery_fraction=1.0)["constraint/edge0/requested"] >= 9.0
+    assert update(cost_limit=(2.0,))["constraint/edge0/violation"] == pytest.approx(7.0)
+    assert update()["policy/rescued"] == 0.0
+    assert update(cost_reduction=1e9)["policy/rescued"] == 1.0
+    assert update(cost_reduction=1e9, reward_test="always")["policy/rescued"] == 0.0
 
 
 def test_scpo_has_room_within_its_tolerance() -> None:
     """Three tolerances of it, in units of the largest cost of a step, which is 2."""
     algo, batch = learn("scpo", LineEnv(16), tolerance=0.01)
     batch = dataclasses.replace(batch, J=torch.zeros(1).double())
-    assert algo.improve(batch)["constraint/edge0/requested"] == pytest.approx(-3 * 0.01 * 2)
+    assert algo.update_networks(batch)["constraint/edge0/requested"] == pytest.approx(-3 * 0.01 * 2)
 
 
 # Prices ----------------------------------------------------------------------------------------
@@ -345,11 +265,11 @@ def test_a_multiplier_rises_with_the_violation_and_stays_between_zero_and_its_ca
     algo, batch = learn("trpo_lag", LineEnv(16), log_std=0.5, multiplier_lr=2.0, multiplier_cap=5.0)
     violation = float(batch.J[0])
     assert violation > 0.1
-    rising = [algo.improve(batch)["constraint/edge0/nu"] for _ in range(2)]
+    rising = [algo.update_networks(batch)["constraint/edge0/nu"] for _ in range(2)]
     assert rising == pytest.approx([min(2 * violation, 5.0), min(4 * violation, 5.0)])
-    assert [algo.improve(batch)["constraint/edge0/nu"] for _ in range(40)][-1] == 5.0
+    assert [algo.update_networks(batch)["constraint/edge0/nu"] for _ in range(40)][-1] == 5.0
     algo, batch = learn("trpo_lag", LineEnv(16), cost_limit=(100.0,), multiplier_start=0.1)
-    assert algo.improve(batch)["constraint/edge0/nu"] == 0.0
+    assert algo.update_networks(batch)["constraint/edge0/nu"] == 0.0
 
 
 def test_the_scale_of_the_penalty_weighs_the_loss_and_not_the_rise() -> None:
@@ -358,7 +278,7 @@ def test_the_scale_of_the_penalty_weighs_the_loss_and_not_the_rise() -> None:
         algo, batch = learn(
             "trpo_lag", LineEnv(16), log_std=0.5, multiplier_start=start, penalty_scale=scale
         )
-        rises.append(algo.improve(batch)["constraint/edge0/nu"] - start)
+        rises.append(algo.update_networks(batch)["constraint/edge0/nu"] - start)
         policies.append(algo.policy.flat())
     torch.testing.assert_close(policies[0], policies[1])
     assert not torch.allclose(policies[0], policies[2])
@@ -367,13 +287,13 @@ def test_the_scale_of_the_penalty_weighs_the_loss_and_not_the_rise() -> None:
 
 def test_the_price_of_a_state_never_exceeds_its_cap() -> None:
     trpo, batch = learn("trpo", LineEnv(16), log_std=0.5)
-    trpo.improve(batch)
+    trpo.update_networks(batch)
     steps = []
     for cap in (0.0, 0.3, math.inf):
         algo, batch = learn("trpo_fac", LineEnv(16), log_std=0.5, multiplier_cap=cap)
         assert isinstance(algo, TrpoFac)
         say(algo.multiplier, 0.7)
-        assert algo.improve(batch)["multiplier/max"] == pytest.approx(min(cap, 0.7))
+        assert algo.update_networks(batch)["multiplier/max"] == pytest.approx(min(cap, 0.7))
         steps.append(algo.policy.flat())
     torch.testing.assert_close(steps[0], trpo.policy.flat())  # a price of 0: the reward alone
     assert not torch.allclose(steps[1], steps[2])
@@ -415,7 +335,7 @@ def test_at_a_limit_of_zero_the_published_barrier_is_hardly_felt() -> None:
     for name, settings in (("trpo", {}), ("trpo_ipo", {"barrier": "published"}), ("trpo_ipo", {})):
         algo, batch = learn(name, LineEnv(16), log_std=0.5, **settings)
         before = algo.policy.flat().clone()
-        algo.improve(batch)
+        algo.update_networks(batch)
         steps.append(algo.policy.flat() - before)
     size = float(steps[0].norm())
     assert float((steps[1] - steps[0]).norm()) < 0.05 * size
@@ -429,11 +349,12 @@ def test_at_a_limit_of_zero_the_published_barrier_is_hardly_felt() -> None:
 def test_a_projected_step_ends_on_the_limit_and_got_there_the_nearest_way(projection: str) -> None:
     algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, projection=projection, keep_region=False)
     batch = dataclasses.replace(batch, J=torch.tensor([0.05], dtype=torch.float64))
-    step = PolicyStep(algo, batch, [reward_surrogate(batch), *cost_surrogates(batch)])
+    assert isinstance(algo, Pcpo)
+    step = algo.policy_step(batch, surrogates(batch))
     reward, (b,) = step.natural[0], step.gradients[1:]
     reward = math.sqrt(2 * 0.02 / float(step.gram[0, 0])) * reward
     before = algo.policy.flat().clone()
-    algo.improve(batch)
+    algo.update_networks(batch)
     moved = algo.policy.flat() - before
     assert float(b @ moved) == pytest.approx(-0.05, abs=1e-3)
     back, nearest = reward - moved, b if projection == "l2" else step.natural[1]
@@ -446,34 +367,7 @@ def test_a_projected_step_ends_on_the_limit_and_got_there_the_nearest_way(projec
 def test_a_projected_step_leaves_the_trust_region_only_where_it_may(keep: bool) -> None:
     algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, keep_region=keep)
     batch = dataclasses.replace(batch, J=torch.tensor([5.0], dtype=torch.float64))
-    assert (algo.improve(batch)["policy/kl"] <= 0.02) == keep
-
-
-# The critic of a rare cost ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("mode", "mean"), [("none", 0.1), ("resample", 0.5), ("once", 0.5), ("weighted", 0.5)]
-)
-def test_sub_sampling_of_any_kind_lets_zeros_weigh_as_much_as_the_rest(
-    mode: str, mean: float
-) -> None:
-    """A critic that sees no difference between rows, of which a tenth has a target of 1."""
-    algo, batch = learn(
-        "scpo", LineEnv(20), subsample=mode, critic_iterations=150, critic_batch=0,
-        cost_critic_lr=0.05,
-    )  # fmt: skip
-    positive = torch.arange(len(batch.action)) % 10 == 3
-    batch = dataclasses.replace(
-        batch, inputs=torch.zeros_like(batch.inputs), positive=positive,
-        cost_target=positive.float().unsqueeze(1),
-    )  # fmt: skip
-    assert algo.cost_value is not None
-    metrics = algo.fit_critics(batch)
-    assert float(algo.cost_value(batch.inputs[:1]).detach()) == pytest.approx(mean, abs=0.02)
-    assert metrics["critic/zero_targets_kept"] == pytest.approx(1.0 if mode == "none" else 1 / 9)
-    if mode == "weighted":  # the error of an answer of one half, whatever the weights
-        assert metrics["critic/cost_value_loss"] == pytest.approx(0.25, abs=0.01)
+    assert (algo.update_networks(batch)["policy/kl"] <= 0.02) == keep
 
 
 # Safety layers ---------------------------------------------------------------------------------
@@ -526,11 +420,15 @@ def test_a_safety_layer_does_what_the_box_allows_leaves_a_margin_and_forgets_old
 
 
 def test_corrections_are_counted_and_forgotten_with_their_epoch() -> None:
-    found = Corrections()
-    proposed = torch.zeros(4, 2)
-    executed = proposed.clone()
-    executed[0] = torch.tensor([3.0, 4.0])
-    found.add(proposed, executed)
-    found.add(proposed, proposed)
-    assert found.take() == {"safety_layer/rate": 1 / 8, "safety_layer/size": 5.0}
-    assert found.take() == {"safety_layer/rate": 0.0, "safety_layer/size": 0.0}
+    algo, (_, batch) = layered(cost_limit=(0.25,)), learn("trpo_sl", LineEnv(4))
+    step = LineEnv(4).reset(0)
+    # From a cost of 0.25 the model allows no more than 0: one of eight actions moves, by 0.5.
+    for proposed, cost in (
+        (torch.tensor([[0.5], [0.0], [-0.5], [-1.0]]), 0.25),
+        (torch.zeros(4, 1), 0.0),
+    ):
+        algo.correct(dataclasses.replace(step, cost=torch.full((4, 1), cost)), step.obs, proposed)
+    for rate, size in ((1 / 8, 0.5), (0.0, 0.0)):
+        metrics = algo.update_networks(batch)
+        assert metrics["safety_layer/rate"] == pytest.approx(rate)
+        assert metrics["safety_layer/size"] == pytest.approx(size, abs=1e-5)

@@ -8,10 +8,8 @@ import torch
 from statewise.core.mmdp import (
     episode_age,
     episode_mean,
-    finished_mean,
     increments,
     running_maximum,
-    started_mean,
 )
 
 
@@ -34,12 +32,6 @@ def test_maximum_and_increments_by_hand():
     assert increments(cost, before).flatten().tolist() == [0, 2, 0, 3, 3, 0]
 
 
-def test_running_episode_goes_on_from_the_given_maximum():
-    cost = rows(1, 4)
-    before, after = running_maximum(cost, flags(0, 0), start=torch.tensor([[3.0]]).double())
-    assert before.flatten().tolist() == [3, 3] and after.flatten().tolist() == [3, 4]
-
-
 def test_increments_of_each_episode_sum_to_its_largest_cost():
     generator = torch.Generator().manual_seed(0)
     cost = torch.rand(40, 6, 3, generator=generator, dtype=torch.float64)
@@ -59,19 +51,10 @@ def test_increments_of_each_episode_sum_to_its_largest_cost():
             start = end + 1
 
 
-def test_negative_costs_are_refused_unless_a_lower_bound_is_said():
-    cost, ended = rows(-1, -3, -0.5), flags(0, 0, 0)
-    with pytest.raises(ValueError, match=r"smallest cost is -3\.0, below 0\.0"):
-        running_maximum(cost, ended)
-    before, after = running_maximum(cost, ended, cost_lower_bound=-4.0)
-    assert before.flatten().tolist() == [-4, -1, -1] and after.flatten().tolist() == [-1, -1, -0.5]
-    # the sum is the maximum above the bound: -0.5 - (-4)
-    assert increments(cost, before).sum() == 3.5
-
-
-def test_costs_that_are_not_numbers_are_refused():
-    with pytest.raises(ValueError, match="smallest cost is nan"):
-        running_maximum(rows(0, float("nan")), flags(0, 0))
+@pytest.mark.parametrize("smallest", [-3.0, float("nan")])
+def test_costs_that_are_negative_or_not_numbers_are_refused(smallest):
+    with pytest.raises(ValueError, match=f"smallest cost is {smallest}: give costs of 0 or more"):
+        running_maximum(rows(1, smallest, 0.5), flags(0, 0, 0))
 
 
 def test_age_counts_steps_within_each_episode():
@@ -141,6 +124,11 @@ class World:
 SHAPES = [(30, 1000), (4096, 7)]
 
 
+def finished_mean(total, ended):
+    """The plain average over the episodes that end in the rollout."""
+    return total[ended].sum(0) / ended.sum()
+
+
 def stationary_rollouts(worlds, steps, count=16):
     world = World.reset(worlds)
     world.rollout(200)
@@ -188,7 +176,8 @@ def test_right_after_a_reset_episode_mean_is_the_mean_of_started_episodes():
     # whatever the value function, as long as it is the same one at every state
     value, after = 3 * value + 0.1, torch.where(ended[..., None], 0.0, 3 * after + 0.1)
     estimate = episode_mean(signal, ended, age, value=value, next_value=after)
-    torch.testing.assert_close(estimate.mean, started_mean(signal, ended, age, after[-1]))
+    started = (signal.sum((0, 1)) + after[-1].sum(0)) / (age == 0).sum()
+    torch.testing.assert_close(estimate.mean, started)
 
 
 def test_episodes_alive_in_a_short_rollout_are_the_long_ones():
@@ -203,14 +192,6 @@ def test_finished_episodes_are_fair_once_ages_have_spread():
     for worlds, steps in SHAPES:
         rollouts = stationary_rollouts(worlds, steps)
         assert_unbiased([float(finished_mean(r[5], r[1])) for r in rollouts], TRUTH)
-
-
-def test_started_mean_is_only_as_good_as_the_value_function():
-    rollouts = stationary_rollouts(4096, 7)
-    exact = [started_mean(s, ended, age, after[-1]) for s, ended, age, _, after, _ in rollouts]
-    assert_unbiased([float(e) for e in exact], TRUTH)
-    wrong = [started_mean(s, ended, age, 2 * after[-1]) for s, ended, age, _, after, _ in rollouts]
-    assert float(sum(wrong)) / len(wrong) > 1.5 * TRUTH
 
 
 def test_second_rollout_after_a_reset_is_not_blown_up_by_the_few_episodes_that_start():
@@ -235,21 +216,15 @@ def test_rollout_in_which_nothing_starts_or_ends_needs_a_start_value_and_no_divi
         signal, ended, age, value=value, next_value=value, start_value=torch.full((5, 2), 0.6)
     )
     # ages reach 9, so an episode is taken to last 10 steps: 0.6 + 10 · 0.01
-    assert estimate.length == 10 and estimate.started == estimate.finished == 0
+    assert estimate.length == 10
     torch.testing.assert_close(estimate.mean, torch.full((2,), 0.7, dtype=torch.float64))
-    assert (finished_mean(signal, ended) == 0).all()
-    assert (started_mean(signal, ended, age, value[-1]) == 0).all()
 
 
 def test_mean_of_whole_episodes_is_their_plain_average():
     # two episodes, of sums 3 and 4, that fill the rollout exactly
     signal, ended = rows(1, 2, 0, 4), flags(0, 1, 0, 1)
     age = episode_age(ended, torch.tensor([0]))
-    for estimate in (
-        episode_mean(signal, ended, age).mean,
-        started_mean(signal, ended, age, torch.tensor([[9.0]]).double()),
-    ):
-        assert estimate.tolist() == [3.5]
+    assert episode_mean(signal, ended, age).mean.tolist() == [3.5]
 
 
 @pytest.mark.parametrize("rows", [57, 69, 113])

@@ -1,4 +1,4 @@
-"""Summaries, bootstrap intervals and exact bounds."""
+"""A robust mean, and exact bounds on a rate."""
 
 import math
 

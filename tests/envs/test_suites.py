@@ -78,7 +78,7 @@ def test_compact_drops_only_the_blocks_that_are_always_zero() -> None:
         ("Point-Hazard-0", "from 1 to 13"),
         ("Point-Hazard--4", "asks for -4 Hazards.*from 1 to 13"),
         ("Point-Hazard-eight", "from 1 to 13"),
-        ("Point-Hazard-400", "at most 13 fit"),
+        ("Point-Hazard-400", "asks for 400 Hazards.*from 1 to 13"),
         ("Point-3DHazard-8", "it takes Hazard and Pillar"),
         ("Point-Hazard-4-Hazard-4", "twice"),
         ("Point-Hazard-12-Pillar-12", "do not fit the arena together"),

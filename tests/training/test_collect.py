@@ -9,8 +9,9 @@ from line_env import LineEnv
 import statewise
 from statewise import VecEnv
 from statewise.algos import get_algorithm
+from statewise.envs.env import Env
 from statewise.envs.suites import parse_suite
-from statewise.training.collect import Collector, Env
+from statewise.training.collect import Collector
 
 LONGEST = 20
 

@@ -15,8 +15,8 @@ from test_runs import SMALL
 import statewise
 from statewise.algos import get_algorithm
 from statewise.bench.grid import Grid, RunSpec
+from statewise.envs.from_gym import GymEnv
 from statewise.paper.episodes import record
-from statewise.envs.imports import ImportedEnv
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.training import api
@@ -191,14 +191,14 @@ def test_worlds_that_cannot_all_be_made_are_closed(
 ) -> None:
     monkeypatch.setattr(Counted, name, number)
     with pytest.raises(error, match="window"):
-        ImportedEnv(Counted, 8)
+        GymEnv(Counted, 8)
     assert Counted.made > 0 and not Counted.opened
 
 
 def test_a_world_that_cannot_be_closed_leaves_no_other_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    env = ImportedEnv(Counted, 3)
+    env = GymEnv(Counted, 3)
     Counted.opened[1].close()
     with pytest.raises(ValueError, match="not in list"):
         env.close()

@@ -13,7 +13,7 @@ from test_runs import SMALL
 import statewise
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.cli import main
-from statewise.envs.imports import NO_LIMIT
+from statewise.envs.from_gym import NO_LIMIT
 from statewise.runs.folder import RunFolder
 from statewise.training.config import TrainSettings
 

@@ -14,7 +14,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from statewise.algos import get_algorithm
-from statewise.envs.imports import NO_LIMIT, ImportedEnv, import_env
+from statewise.envs.from_gym import NO_LIMIT, GymEnv
+from statewise.envs.make import make_env
 from statewise.training.collect import Collector
 from statewise.training.evaluate import _FRESH
 
@@ -79,18 +80,18 @@ gymnasium.register("TestSixValues-v0", entry_point=SixValues, max_episode_steps=
 gymnasium.register("TestKept-v0", entry_point=lambda: Kept(noise=0.5), max_episode_steps=7)
 
 
-def walks(num_envs: int = 2, **settings: Any) -> ImportedEnv:
-    env = ImportedEnv(lambda: Walk(**settings), num_envs)
+def walks(num_envs: int = 2, **settings: Any) -> GymEnv:
+    env = GymEnv(lambda: Walk(**settings), num_envs)
     env.reset()
     return env
 
 
-def push(env: ImportedEnv, *actions: float) -> Tensor:
+def push(env: GymEnv, *actions: float) -> Tensor:
     """[B, 1]"""
     return torch.tensor(actions).unsqueeze(1).expand(env.num_envs, env.spec.action_size)
 
 
-def trajectory(env: ImportedEnv, steps: int) -> Tensor:
+def trajectory(env: GymEnv, steps: int) -> Tensor:
     """[steps, B, n + 1] observations and costs under fixed actions."""
     generator = torch.Generator().manual_seed(1)
     rows = []
@@ -128,14 +129,14 @@ def test_cost_keys_choose_the_entries_of_info() -> None:
     def make() -> Walk:
         return Walk(info=lambda x: {"slip": x, "cost": 9.0, "heat": 2.0})
 
-    env = ImportedEnv(make, 1, cost_keys=["heat", "slip"])
+    env = GymEnv(make, 1, cost_keys=["heat", "slip"])
     env.reset()
     assert env.spec.cost_names == ("heat", "slip")
     assert env.step(push(env, 0.5)).cost.tolist() == [[2.0, 0.5]]
 
 
 def test_six_values_are_understood_and_the_time_limit_still_holds() -> None:
-    env = import_env("gym:TestSixValues-v0", num_envs=2)
+    env = make_env("gym:TestSixValues-v0", num_envs=2)
     env.reset()
     steps = [env.step(push(env, 0.5)) for _ in range(4)]
     assert env.spec.cost_names == ("cost",)
@@ -144,7 +145,7 @@ def test_six_values_are_understood_and_the_time_limit_still_holds() -> None:
 
 
 def test_running_maximum_is_told_before_and_after_and_begins_anew() -> None:
-    env = import_env("gym:TestWalk-v0", num_envs=1)
+    env = make_env("gym:TestWalk-v0", num_envs=1)
     env.reset()
     steps = [env.step(push(env, a)) for a in (1.0, -0.5, 0.75, -0.25, 0.5)]
     # x: 1, 0.5, 1.25, 1 (the time limit of 4), then 0.5 in a new episode
@@ -230,7 +231,7 @@ def test_final_obs_is_the_true_last_one_and_obs_begins_a_new_episode() -> None:
 
 
 def test_steps_handed_out_are_never_changed_later() -> None:
-    env = import_env("gym:TestWalk-v0", num_envs=2)
+    env = make_env("gym:TestWalk-v0", num_envs=2)
     env.reset()
     steps = [env.step(push(env, 0.5))]
     kept = {name: value.clone() for name, value in vars(steps[0]).items()}
@@ -241,7 +242,7 @@ def test_steps_handed_out_are_never_changed_later() -> None:
 
 
 def test_time_limit_of_the_registered_id_truncates_and_termination_wins() -> None:
-    env = import_env("gym:TestWalk-v0", num_envs=2)
+    env = make_env("gym:TestWalk-v0", num_envs=2)
     env.reset()
     actions = torch.tensor([[0.8], [0.1]])
     steps = [env.step(actions) for _ in range(4)]  # world 0 reaches 3.2 in the step of the limit
@@ -252,8 +253,8 @@ def test_time_limit_of_the_registered_id_truncates_and_termination_wins() -> Non
 
 def test_time_limit_may_be_set_and_is_large_where_there_is_none() -> None:
     assert walks().spec.max_episode_steps == NO_LIMIT
-    assert import_env("gym:TestWalk-v0", max_episode_steps=9).spec.max_episode_steps == 9
-    wrapped = ImportedEnv(lambda: gymnasium.wrappers.TimeLimit(Walk(), 5), 1)
+    assert make_env("gym:TestWalk-v0", max_episode_steps=9).spec.max_episode_steps == 9
+    wrapped = GymEnv(lambda: gymnasium.wrappers.TimeLimit(Walk(), 5), 1)
     assert wrapped.spec.max_episode_steps == 5
 
 
@@ -268,7 +269,7 @@ def test_actions_are_stretched_to_the_bounds_of_the_action_space() -> None:
         made.append(Walk(action_space=spaces.Box(low, high)))
         return made[-1]
 
-    env = ImportedEnv(make, 3)
+    env = GymEnv(make, 3)
     env.reset()
     env.step(torch.tensor([[-1.0, 1.0], [0.0, 0.5], [7.0, -7.0]]))  # beyond 1: clipped
     got = [world.action.tolist() for world in made[1:]]
@@ -353,12 +354,14 @@ def test_fault_before_any_cost_is_charged_the_ceiling() -> None:
 @pytest.mark.parametrize("ceiling", [0.0, NAN, float("inf"), 1e39])
 def test_a_ceiling_that_no_fault_could_be_charged_is_refused(ceiling: float) -> None:
     with pytest.raises(ValueError, match="cost_ceiling is"):
-        ImportedEnv(Walk, 1, cost_ceiling=ceiling)
+        GymEnv(Walk, 1, cost_ceiling=ceiling)
 
 
 def test_non_finite_first_observation_is_an_error() -> None:
-    env = ImportedEnv(lambda: Walk(observe=lambda x: np.array([NAN])), 1)
-    with pytest.raises(ValueError, match=r"world 0 .* not finite"):
+    with pytest.raises(ValueError, match=r"trial step .* not finite"):
+        GymEnv(lambda: Walk(observe=lambda x: np.array([NAN])), 1)
+    env = GymEnv(lambda: Walk(noise=1.0, observe=lambda x: np.array([x if x < 1 else NAN])), 20)
+    with pytest.raises(ValueError, match=r"world \d+ of gym:Walk: reset.* not finite"):
         env.reset()
 
 
@@ -381,19 +384,19 @@ def test_wrong_number_of_values_and_shared_instances_are_refused() -> None:
             return super().step(action)[:4]
 
     with pytest.raises(ValueError, match="4 values"):
-        ImportedEnv(Old, 1)
+        GymEnv(Old, 1)
     shared = Walk()
     with pytest.raises(ValueError, match="same instance"):
-        ImportedEnv(lambda: shared, 2)
+        GymEnv(lambda: shared, 2)
 
 
 def test_unknown_ids_and_modules_are_named_with_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"'NoSuchWalk-v0'.*--import"):
-        import_env("gym:NoSuchWalk-v0")
+        make_env("gym:NoSuchWalk-v0")
     with pytest.raises(ValueError, match="no module 'no_such_module'"):
-        import_env("gym:TestWalk-v0", modules=("no_such_module",))
+        make_env("gym:TestWalk-v0", modules=("no_such_module",))
     with pytest.raises(ValueError, match="no module 'no_such_module'"):
-        import_env("gym:no_such_module:TestWalk-v0")
+        make_env("gym:no_such_module:TestWalk-v0")
 
 
 @pytest.mark.parametrize("named_by", ["modules", "id"])
@@ -406,10 +409,8 @@ def test_modules_of_the_current_folder_are_imported(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(Path(__file__).parent))  # undoes what is added, too
-    if named_by == "id":
-        env = import_env(f"gym:{module}:{id}")
-    else:
-        env = import_env(f"gym:{id}", modules=(module,))
+    in_id = named_by == "id"
+    env = make_env(f"gym:{module}:{id}") if in_id else make_env(f"gym:{id}", modules=(module,))
     assert env.spec.name == f"gym:{id}"
 
 
@@ -433,15 +434,15 @@ def test_no_world_of_an_evaluation_begins_like_one_of_the_training() -> None:
 
 
 def test_environment_that_saves_itself_goes_on_exactly(tmp_path: Path) -> None:
-    env = import_env("gym:TestKept-v0", num_envs=3, seed=2)
+    env = make_env("gym:TestKept-v0", num_envs=3, seed=2)
     env.reset()
     trajectory(env, 5)
     torch.save(env.state_dict(), tmp_path / "state")
     expected = trajectory(env, 30)  # several episodes: the generators matter, and the time limit
 
-    other = import_env("gym:TestKept-v0", num_envs=3, seed=99)
-    other.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
-    assert other.exact_resume and other.fresh_step() is None
+    other = make_env("gym:TestKept-v0", num_envs=3, seed=99)
+    fresh = other.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    assert other.exact_resume and fresh is None
     assert torch.equal(trajectory(other, 30), expected)
     assert other.state_dict()["resets"] == env.state_dict()["resets"]
 
@@ -455,14 +456,12 @@ def test_environment_that_cannot_save_itself_begins_new_episodes_with_a_warning(
     state = env.state_dict()
     starts = []
     for _ in range(2):
-        other = ImportedEnv(lambda: Walk(noise=0.5), 2)
+        other = GymEnv(lambda: Walk(noise=0.5), 2)
         caplog.clear()
         with caplog.at_level(logging.WARNING, "statewise"):
-            other.load_state_dict(state)
-        assert not other.exact_resume
+            step = other.load_state_dict(state)
+        assert not other.exact_resume and step is not None
         assert [r.message.count("cannot be restored exactly") for r in caplog.records] == [1]
-        step = other.fresh_step()
-        assert step is not None
         starts.append(step.obs)
     assert torch.equal(*starts)  # a resume can be repeated,
     assert not torch.equal(starts[0], first.obs)  # but is no rerun of the beginning
@@ -473,8 +472,8 @@ def test_wrapper_with_a_memory_of_its_own_makes_a_resume_inexact() -> None:
     def remembering() -> gymnasium.Env:
         return gymnasium.wrappers.FrameStackObservation(Kept(), 2)
 
-    assert not ImportedEnv(remembering, 1).exact_resume
-    assert ImportedEnv(lambda: gymnasium.wrappers.TimeLimit(Kept(), 5), 1).exact_resume
+    assert not GymEnv(remembering, 1).exact_resume
+    assert GymEnv(lambda: gymnasium.wrappers.TimeLimit(Kept(), 5), 1).exact_resume
 
 
 def test_set_state_of_another_meaning_is_not_called() -> None:
@@ -482,7 +481,7 @@ def test_set_state_of_another_meaning_is_not_called() -> None:
         def set_state(self, position: float, speed: float) -> None:  # type: ignore[override]
             raise AssertionError
 
-    assert not ImportedEnv(Other, 1).exact_resume
+    assert not GymEnv(Other, 1).exact_resume
 
 
 def test_state_of_other_worlds_is_refused() -> None:
@@ -506,7 +505,7 @@ def example() -> type[gymnasium.Env]:
 
 @pytest.mark.parametrize("name", ["scpo", "trpo"])
 def test_algorithms_train_on_an_imported_environment(name: str) -> None:
-    env = ImportedEnv(example(), num_envs=4, max_episode_steps=50)
+    env = GymEnv(example(), num_envs=4, max_episode_steps=50)
     kind = get_algorithm(name)
     algo = kind(env.spec, kind.settings_class(critic_iterations=3), epochs=2, seed=0)
     collector = Collector(env, algo, seed=0)
@@ -528,7 +527,7 @@ def test_constrained_method_refuses_an_environment_without_costs() -> None:
 
 
 def test_the_example_keeps_its_constraints_apart() -> None:
-    env = ImportedEnv(example(), num_envs=1)
+    env = GymEnv(example(), num_envs=1)
     env.reset(seed=0)
     speeds = [env.step(torch.ones(1, 1)).cost.squeeze(0).tolist() for _ in range(7)]
     # 0.1 m/s more at each step, up to 0.7: 0.2 above the limit; the wall is still far

@@ -1,42 +1,18 @@
-"""Promises of the step itself: room within the tolerance, metrics along an episode, graphs."""
+"""Promises of the step itself: metrics along an episode, CUDA graphs, what networks read."""
 
-import numpy as np
 import pytest
 import torch
-from test_algorithms import make, safe
+from test_algorithms import make
 
 from statewise.algos import get_algorithm
-from statewise.algos.estimates import AGES, estimate
-from statewise.algos.steps import within
+from statewise.algos.estimates import AGES
 from statewise.cuda_graphs import Graphed
-from statewise.envs.vec_env import make_env
-
-
-def test_a_tolerance_that_is_not_used_up_is_room_for_the_step() -> None:
-    room = within([0.0, 0.0075, 0.01, 0.3, -0.2], np.full(5, 0.01))
-    # c - 3 (tolerance - c), the latter at most the tolerance: three quarters used up ask for nothing.
-    assert room == pytest.approx([-0.03, 0.0, 0.01, 0.3, -0.23])
-
-
-def test_without_a_tolerance_the_violation_stands() -> None:
-    assert within([0.0, 0.2, -0.1], np.zeros(3)) == pytest.approx([0.0, 0.2, -0.1])
-
-
-def test_scpo_free_of_cost_at_limit_zero_goes_on_learning_as_if_unconstrained() -> None:
-    # Without cost, all it sees in a batch are the errors of its cost critic.
-    earned = []
-    for limit in (0.0, 10.0):
-        algo, collector = make("scpo", cost_limit=(limit,))
-        for _ in range(8):
-            rollout, _ = collector.collect(32)
-            algo.update(safe(rollout))
-        earned.append(float(rollout.reward.mean()))
-    assert earned[0] > 0.5 * earned[1] > 0.0
+from statewise.envs.make import make_env
 
 
 def test_what_changes_along_an_episode_is_gathered_by_age() -> None:
     algo, collector = make("scpo")
-    batch = estimate(algo, collector.collect(8)[0])
+    batch = algo.estimate(collector.collect(8)[0])
     age = batch.rollout.age.flatten()
     rows = torch.rand(len(age))
     old = batch.by_age("x", rows, "sum")

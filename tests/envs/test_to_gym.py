@@ -18,7 +18,7 @@ from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 import statewise
 from statewise import PAPER_SUITES, Step
 from statewise.envs import render
-from statewise.envs.gymnasium import GoalEnv, GoalVectorEnv
+from statewise.envs.to_gym import GoalEnv, GoalVectorEnv
 
 Put = Callable[..., Step]
 POINT = "statewise/Point-Hazard-8-v0"

@@ -1,0 +1,130 @@
+"""The environment contract: everything that training, evaluation and benchmarks ask for."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from statewise.types import EnvSpec, Step
+
+log = logging.getLogger("statewise")
+
+
+class Env(ABC):
+    """`num_envs` worlds that are stepped together, on tensors.
+
+    `VecEnv` makes one of a suite, `GymEnv` one of a Gymnasium environment. To write another, set
+    `spec`, `num_envs` and `device`, and define `reset` and `step`. The rest has defaults.
+    """
+
+    spec: EnvSpec
+    num_envs: int
+    device: torch.device
+    """Where the tensors of a Step are."""
+    continuing: bool = False
+    """Reaching the goal moves it instead of ending the episode: ends do not count goals."""
+    has_time_limit: bool = True
+    """Whether the task has a time limit. If not, `spec.max_episode_steps` cuts endless episodes."""
+    can_set_age: bool = False
+    """Whether `set_age` is supported."""
+    _ready = False
+    """Whether there are episodes to step."""
+
+    @property
+    def faults(self) -> int:
+        """How many episodes a fault has ended since the environment was made. Default: none."""
+        return 0
+
+    @abstractmethod
+    def reset(self, seed: int | None = None) -> Step:
+        """Start a new episode in every world.
+
+        A seed starts the sequence of episodes anew. Without one the sequence continues.
+        """
+
+    @abstractmethod
+    def step(self, action: Tensor) -> Step:
+        """Advance every world by one action `[B, a]`, each component from -1 to 1.
+
+        A world whose episode ends starts a new one in the same step (see `Step`).
+        """
+
+    def set_age(self, age: Tensor) -> None:
+        """Treat the running episodes as `age [B]` steps old, so that their time is up that much
+        sooner. Default: refused (see `can_set_age`).
+        """
+        raise NotImplementedError(f"{self.spec.name} cannot change the age of its episodes")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values that the next steps depend on. Default: nothing."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> Step | None:
+        """Continue from a `state_dict`.
+
+        Returns None if the saved episodes continue exactly. Otherwise new episodes have begun in
+        all worlds, and their first Step is returned. Default: new episodes begin.
+        """
+        log.warning("%s cannot save its worlds: new episodes begin in all of them", self.spec.name)
+        return self.reset()
+
+    def close(self) -> None:  # noqa: B027
+        """Release what the environment holds, such as windows and processes. Default: nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def check_ready(self, call: str) -> None:
+        """Raise RuntimeError if there are no episodes yet."""
+        if not self._ready:
+            raise RuntimeError(f"call reset() before {call}()")
+
+    def check_action(
+        self, action: Tensor, shape: tuple[int, ...] = (), finite: bool = True
+    ) -> None:
+        """Raise an error unless an action is a floating point tensor `[B, a]`, and finite.
+
+        shape: that of an adapter's actions, if not `[B, a]`.
+        finite: look at the values too. A GPU has to be waited for to do so.
+        """
+        self.check_ready("step")
+        shape = shape or (self.num_envs, self.spec.action_size)
+        if not isinstance(action, Tensor):
+            given = type(action).__name__
+            raise TypeError(f"the action is a {given}: pass a torch tensor of shape {shape}")
+        if tuple(action.shape) != shape:
+            raise ValueError(
+                f"the action has shape {tuple(action.shape)}; {self.spec.name} takes {shape} here, "
+                f"each component from -1 to 1"
+            )
+        if not action.is_floating_point():
+            raise TypeError(f"the action has dtype {action.dtype}: pass floating point values")
+        if finite and not torch.isfinite(action).all():
+            world = int((~torch.isfinite(action).all(dim=1)).nonzero()[0, 0])
+            raise ValueError(
+                f"the action of world {world} is not finite: {action[world].tolist()}. Nothing was "
+                f"stepped"
+            )
+
+
+def check_worlds(num_envs: int, seed: int) -> None:
+    """Raise ValueError if there cannot be so many worlds, or such a seed."""
+    if num_envs < 1:
+        raise ValueError(f"num_envs is {num_envs}: ask for at least 1 world")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}: give 0 or more")
+
+
+def blocks_of(sizes: Mapping[str, int]) -> dict[str, slice]:
+    """Where blocks of these sizes are in an observation, one after the other."""
+    stops = itertools.accumulate(sizes.values())
+    return {name: slice(stop - sizes[name], stop) for name, stop in zip(sizes, stops, strict=True)}

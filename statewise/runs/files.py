@@ -1,0 +1,105 @@
+"""Files that are whole or not there, and files that are read without trust in what they are."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import uuid
+from pathlib import Path
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+"""What a file system without hard links answers."""
+MOST_BYTES = 4 * 2**30
+"""Largest file that is read."""
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a regular file of limited size; ValueError for a device, a pipe or a huge one.
+
+    A pipe would be waited for, a device such as /dev/zero read for ever.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise ValueError(f"{path} is not a regular file")
+        if facts.st_size > most:
+            raise ValueError(
+                f"{path} has {facts.st_size:,} bytes, more than the {most:,} that are read"
+            )
+        return file.read()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file by new content in one go. A crash at any point leaves the old file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = _write_beside(path, content)
+    try:
+        os.replace(beside, path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is whole or not there; FileExistsError if there is one already."""
+    beside = _write_beside(path, content)
+    try:
+        try:
+            os.link(beside, path)  # which, unlike a rename, replaces nothing
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            path.touch(exist_ok=False)  # the name is ours now
+            os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def open_to_append(path: Path) -> int:
+    """A descriptor to append to a regular file; a link is not followed."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise ValueError(
+                f"{path} is a link: runs are written to their own files only"
+            ) from None
+        raise
+
+
+def sync_folder(path: Path) -> None:
+    """Have the system write down which files a folder holds, so that a rename survives a crash."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what writers that were killed left beside their files."""
+    for left in path.glob("*.partial"):
+        if left.is_file() and not left.is_symlink():
+            left.unlink(missing_ok=True)
+
+
+def _write_beside(path: Path, content: bytes) -> Path:
+    """Write and flush a new file with a name of its own next to another."""
+    beside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with open(beside, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    return beside
