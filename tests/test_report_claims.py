@@ -16,13 +16,13 @@ from statewise.bench import ray_launcher
 from statewise.bench.ablations import draw_figures
 from statewise.cli import main
 from statewise.report import questions as q
-from statewise.report.charts import UNSETTLED
 from statewise.report.content import assemble
+from statewise.report.curves import UNSETTLED
 from statewise.report.data import read_runs
 from statewise.report.findings import Check, SuiteFindings, checks_table, find, tally
 from statewise.report.groups import group_runs
+from statewise.report.html import page
 from statewise.report.markdown import markdown
-from statewise.report.page import page
 from statewise.report.question_captions import maximum_caption
 from statewise.report.ranking import rank
 from statewise.runs import checkpoint

@@ -15,8 +15,8 @@ from statewise.report.content import assemble
 from statewise.report.data import RunData, read_runs
 from statewise.report.export import export_runs
 from statewise.report.groups import group_runs
+from statewise.report.html import page
 from statewise.report.markdown import markdown
-from statewise.report.page import page
 from statewise.report.tables import safety_table
 
 RUN = Path("Point-Hazard-8/scpo/seed-0")

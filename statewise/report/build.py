@@ -11,11 +11,10 @@ from html import escape
 from pathlib import Path
 
 from statewise.report.content import Section, assemble
+from statewise.report.curves import draw_suite, suite_curves
 from statewise.report.data import read_runs
+from statewise.report.html import page
 from statewise.report.markdown import markdown
-from statewise.report.page import page
-from statewise.report.pictures import draw_suite
-from statewise.report.variants import charted
 from statewise.runs.checkpoint import write_atomically
 
 log = logging.getLogger("statewise")
@@ -26,12 +25,14 @@ def build_report(
     out: Path,
     notes: Path | None = None,
     sections: Sequence[Section] = (),
+    bold: str = "scpo",
 ) -> Path:
     """Write `out/index.html`, `out/report.md` and its `out/pictures/`; the page.
 
     runs: folders, searched for runs, or for what `export_runs` wrote.
     notes: a Markdown file with a heading for each suite it explains.
-    sections: parts to add after the suites.
+    sections: parts to add before the suites.
+    bold: the algorithm whose lines and rows stand out.
     """
     report = assemble(read_runs(runs), notes, sections)
     for flag in report.flags:  # at the top of the page too
@@ -41,11 +42,12 @@ def build_report(
             target = out / "pictures" / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
-    groups = charted(report.groups)
-    for suite in report.suites:
-        draw_suite([g for g in groups if g.suite == suite.name], groups, out / suite.picture)
+    reference = report.reference.name if report.reference else ""
+    for suite in suite_curves(report.charted, report.reference, bold):
+        picture_of = {each.name: each.picture for each in report.suites}
+        draw_suite(suite, out / picture_of[suite.name], reference)
     write_atomically(out / "report.md", markdown(report).encode())
-    write_atomically(out / "index.html", page(report).encode())
+    write_atomically(out / "index.html", page(report, bold).encode())
     return out / "index.html"
 
 

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from statewise.report.curves import ReferenceValues
 from statewise.report.data import Reading
-from statewise.report.findings import SuiteFindings, checks_table, find
+from statewise.report.findings import checks_table, find
 from statewise.report.groups import Group, group_runs, mixed_labels
 from statewise.report.notes import Notes, read_notes
-from statewise.report.paper import NAMES
+from statewise.report.paper import NAMES, paper_value
 from statewise.report.provenance import groups_table, machines_table
 from statewise.report.ranking import ranking_tables
 from statewise.report.table import Table
 from statewise.report.tables import metrics_table, resources_table, safety_table, seeds_table
+from statewise.report.variants import charted
 from statewise.runs.folder import file_name
 
 DEFINITIONS = (
@@ -41,6 +43,14 @@ DEFINITIONS = (
 )  # fmt: skip
 
 
+class Statement(NamedTuple):
+    """A claim about a suite that holds, or does not."""
+
+    suite: str
+    text: str
+    holds: bool
+
+
 class Section(NamedTuple):
     """A part that somebody adds: its text for the page, the same for Markdown, and files."""
 
@@ -51,12 +61,19 @@ class Section(NamedTuple):
     """May refer to its files as `pictures/NAME`"""
     files: tuple[Path, ...] = ()
     """Copied to `pictures/` beside the report"""
+    tables: tuple[Table, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    """Claims that its tables judge, which are shown with their suites too"""
 
 
 @dataclass(frozen=True)
 class SuiteReport:
     name: str
-    findings: SuiteFindings
+    failures: tuple[str, ...]
+    """Claims of the sections that do not hold here"""
+    holds: tuple[str, ...]
+    limits: tuple[str, ...]
+    """What to know before trusting the numbers"""
     notes: str
     """Hand-written Markdown"""
     tables: tuple[Table, ...]
@@ -75,14 +92,18 @@ class Report:
     flags: tuple[str, ...]
     """What is wrong with the input"""
     groups: tuple[Group, ...]
-    findings: tuple[SuiteFindings, ...]
     rankings: tuple[Table, ...]
-    checks: Table
     suites: tuple[SuiteReport, ...]
     provenance: tuple[Table, ...]
     notes: Notes
     sections: tuple[Section, ...]
     definitions: tuple[tuple[str, str], ...] = DEFINITIONS
+    headline: Table | None = None
+    reference: ReferenceValues | None = None
+
+    @property
+    def charted(self) -> list[Group]:
+        return charted(self.groups)
 
 
 def assemble(
@@ -98,20 +119,32 @@ def assemble(
         kinds = (metrics_table, safety_table, resources_table)
         tables = tuple(table for kind in kinds if (table := kind(members)).rows)
         text = notes.suites.get(found.suite, "")
-        suites.append(SuiteReport(found.suite, found, text, tables, seeds_table(members)))
+        failures = tuple(check.text for check in found.failures)
+        holds = tuple(check.text for check in found.checks if check.verdict)
+        suites.append(SuiteReport(found.suite, failures, holds, found.limits, text, tables,
+                                  seeds_table(members)))  # fmt: skip
+    judged = [Statement(f.suite, check.text, check.verdict)
+              for f in findings for check in f.checks if check.verdict is not None]  # fmt: skip
+    claims = Section("Claims", "", "", (), (checks_table(findings),), tuple(judged))
     return Report(
         lead=_lead(groups),
         run_count=len(reading.runs),
         flags=tuple(_flags(reading, groups, notes)),
         groups=tuple(groups),
-        findings=tuple(findings),
         rankings=ranking_tables(groups),
-        checks=checks_table(findings),
         suites=tuple(suites),
         provenance=(groups_table(groups), machines_table(groups)),
         notes=notes,
-        sections=tuple(Section(*section) for section in sections),
+        sections=(claims, *(Section(*section) for section in sections)),
+        reference=_Paper(),
     )
+
+
+class _Paper:
+    name = "paper"
+
+    def value(self, suite: str, algo: str, metric: str) -> float | None:
+        return paper_value(suite, algo, metric)
 
 
 def _lead(groups: Sequence[Group]) -> str:

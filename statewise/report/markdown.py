@@ -8,27 +8,39 @@ from statewise.report.content import Report, SuiteReport
 from statewise.report.table import Cell, Table
 from statewise.version import __version__
 
+NO_RANKING = "No ranking: it needs finished runs of the method that all are compared with."
+NO_FAILURE = "No claim that could be judged fails."
+
 
 def markdown(report: Report) -> str:
-    """The whole Markdown document."""
+    """The whole Markdown document, in the order of the page."""
     parts = [
         f"# Report of {report.run_count} runs",
         plain(report.lead),
         "[The page](index.html) has the same with curves to read and tables to sort.",
-        "## Summary",
-        *_list("**About the input**", report.flags),
-        report.notes.overview,
-        *_failures(report),
-        *(table_markdown(table) for table in report.rankings),
-        table_markdown(report.checks),
+        table_markdown(report.headline) if report.headline else "",
+        "## Ranking",
+        *([table_markdown(table) for table in report.rankings] or [NO_RANKING]),
     ]
+    for section in report.sections:
+        parts += [f"## {section.title}", *map(table_markdown, section.tables)]
+        failing = [f"{s.suite}: {s.text}" for s in section.statements if not s.holds]
+        if section.statements:
+            parts += _list("**What does not hold**", failing or [NO_FAILURE])
+        parts.append(section.markdown)
     for suite in report.suites:
         parts += _suite(suite)
-    for section in report.sections:
-        parts += [f"## {section.title}", section.markdown]
-    parts += ["## Definitions", "\n".join(f"- **{t}**: {text}" for t, text in report.definitions)]
-    parts += ["## Where the numbers come from", f"Made by statewise {__version__}."]
-    parts += [table_markdown(table) for table in report.provenance]
+    terms = [f"- **{term}**: {text}" for term, text in report.definitions]
+    parts += [
+        "## About this report",
+        *_list("**About the input**", report.flags),
+        report.notes.overview,
+        "### Definitions",
+        "\n".join(terms),
+        "### Where the numbers come from",
+        *(table_markdown(table) for table in report.provenance),
+        f"Made by statewise {__version__}.",
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -36,13 +48,12 @@ def table_markdown(table: Table) -> str:
     """Caption, rows and notes; numbers to the right."""
     if not table.rows:
         return ""
-    names = [_escape(column.name) for column in table.columns]
     rules = ["---:" if column.numeric else "---" for column in table.columns]
-    lines = [f"| {' | '.join(names)} |", f"| {' | '.join(rules)} |"]
-    rows = [*table.rows, *([table.footer] if table.footer else [])]
-    lines += [f"| {' | '.join(_cell(cell) for cell in row.cells)} |" for row in rows]
-    notes = map(plain, table.notes)
-    return "\n\n".join([f"**{plain(table.caption)}**", "\n".join(lines), *notes])
+    rows = [[_escape(column.name) for column in table.columns], rules]
+    footer = [table.footer] if table.footer else []
+    rows += [[_cell(cell) for cell in row.cells] for row in (*table.rows, *footer)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n\n".join([f"**{plain(table.caption)}**", "\n".join(lines), *map(plain, table.notes)])
 
 
 def plain(text: str) -> str:
@@ -51,21 +62,16 @@ def plain(text: str) -> str:
 
 
 def _suite(suite: SuiteReport) -> list[str]:
-    holds = [check.text for check in suite.findings.checks if check.verdict]
     return [
         f"## {_escape(suite.name)}",
-        *_list("**Does not reproduce**", (check.text for check in suite.findings.failures)),
-        *_list("**Holds**", holds),
-        *_list("**Limits**", suite.findings.limits),
-        suite.notes,
         f"![Curves of {_escape(suite.name)}]({suite.picture})",
-        *(table_markdown(table) for table in (*suite.tables, suite.seeds)),
+        *(table_markdown(table) for table in suite.tables),
+        *_list("**What does not hold here**", suite.failures),
+        *_list("**What holds here**", suite.holds),
+        *_list("**Limits**", suite.limits),
+        suite.notes,
+        table_markdown(suite.seeds),
     ]
-
-
-def _failures(report: Report) -> list[str]:
-    lines = [f"{f.suite}: {check.text}" for f in report.findings for check in f.failures]
-    return _list("**What does not reproduce**", lines) or ["No claim that could be judged fails."]
 
 
 def _list(title: str, lines: Iterable[str]) -> list[str]:
@@ -77,7 +83,7 @@ def _cell(cell: Cell) -> str:
     text = _escape(cell.text)
     if cell.strip is not None and cell.hint:
         text += f"; {_escape(cell.hint)}"
-    if cell.tone == "paper":
+    if cell.tone == "reference":
         return f"*{text}*"
     return f"`{cell.text}`" if cell.tone == "code" else text
 

@@ -16,7 +16,7 @@ class Strip:
     """An interval to draw in a cell, on a scale that its column shares."""
 
     interval: Interval
-    paper: float | None
+    reference: float | None
     low: float
     high: float
 
@@ -29,7 +29,7 @@ class Cell:
     value: float | str | None = None
     strip: Strip | None = None
     tone: str = ""
-    """good, bad, paper, or nothing"""
+    """good, bad, reference, code, or nothing"""
     link: str = ""
     hint: str = ""
 

@@ -168,7 +168,7 @@ def paper_cell(group: Group, metric: str) -> Cell:
     if not group.main:
         return Cell(NONE)
     value = paper_value(group.suite, group.algo, metric)
-    return number_cell(value, paper_text(group.suite, group.algo, metric), tone="paper")
+    return number_cell(value, paper_text(group.suite, group.algo, metric), tone="reference")
 
 
 def mean_interval(values: Array, level: float = 0.95) -> Interval | None:
