@@ -22,14 +22,15 @@ from matplotlib.figure import Figure
 
 from statewise import metrics
 from statewise.algos import ALGORITHMS
-from statewise.report.data import Array, read_runs
+from statewise.report.data import read_runs
 from statewise.report.groups import Curve, Group, group_runs, mixed_labels
-from statewise.report.summary import EPISODE_METRICS
 from statewise.runs.folder import RunFolder
 
 log = logging.getLogger("statewise")
 
 STEPS = "environment steps (millions)"
+EPISODIC = (metrics.RETURN, metrics.EPISODE_COST, metrics.MAX_COST)
+"""Means over the episodes that ended in an epoch."""
 EARNED = 0.5
 """Methods with less than this share of the best return do not set the scale of a chart."""
 UNSETTLED = (
@@ -145,7 +146,7 @@ def _line(group: Group, look: Style, reference: ReferenceValues | None) -> Line:
     return Line(group.name, look, curve, group.finished, tuple(parts), values)
 
 
-def _finite(values: Array) -> Array:
+def _finite(values: np.ndarray) -> np.ndarray:
     return values[np.isfinite(values)]
 
 
@@ -211,7 +212,7 @@ def draw_panels(
     for axis, key in zip(axes, keys, strict=True):
         for line in reversed(lines):  # the first lies on top
             draw_line(axis, line, key)
-        if settling and key in EPISODE_METRICS:
+        if settling and key in EPISODIC:
             end = min(settling / 1e6, axis.get_xlim()[1])
             axis.axvspan(0.0, end, color="0.5", alpha=0.12, linewidth=0)
         axis.set_title(metrics.title(key), fontsize=10, y=1.0)
@@ -290,7 +291,7 @@ def chart_data(suites: Sequence[SuiteCurves]) -> dict[str, Any]:
     return {
         "legend": sorted(looks.items(), key=lambda entry: entry[1].number),
         "digits": {key: metrics.find(key).digits for key in metrics.CHARTS},
-        "episodic": EPISODE_METRICS,
+        "episodic": EPISODIC,
         "suites": suites,
     }
 

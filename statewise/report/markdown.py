@@ -48,10 +48,11 @@ def table_markdown(table: Table) -> str:
     """Caption, rows and notes; numbers to the right."""
     if not table.rows:
         return ""
-    rules = ["---:" if column.numeric else "---" for column in table.columns]
-    rows = [[_escape(column.name) for column in table.columns], rules]
-    footer = [table.footer] if table.footer else []
-    rows += [[_cell(cell) for cell in row.cells] for row in (*table.rows, *footer)]
+    shown = [i for i, column in enumerate(table.columns) if not column.folded]
+    columns, footer = [table.columns[i] for i in shown], [table.footer] if table.footer else []
+    rows = [[_escape(column.name) for column in columns]]
+    rows += [["---:" if column.numeric else "---" for column in columns]]
+    rows += [[_cell(row.cells[i]) for i in shown] for row in (*table.rows, *footer)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n\n".join([f"**{plain(table.caption)}**", "\n".join(lines), *map(plain, table.notes)])
 

@@ -41,6 +41,8 @@ class Column:
     help: str = ""
     strips: bool = False
     """Its cells are drawn, not only written"""
+    folded: bool = False
+    """Shown on demand"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Table:
     """Sentences below it"""
     wraps: bool = False
     """Long text in its cells may wrap"""
+    folded: bool = False
+    """Shown on demand"""
 
 
 def text_cell(text: str, link: str = "") -> Cell:
