@@ -21,10 +21,10 @@ from statewise.paper import answers, captions
 from statewise.paper import questions as q
 from statewise.paper.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
 from statewise.paper.episodes import Recorded, _record, episode, record, targets
-from statewise.paper.pictures import styles
 from statewise.paper.reference import ALGOS, DRONE, MAXIMUM_SUITES, POINT, SUITES, reference
 from statewise.paper.report import paper_parts
 from statewise.report.assemble import assemble
+from statewise.report.curves import styles
 from statewise.report.export import export_runs
 from statewise.report.groups import Group, group_runs
 from statewise.runs.reader import find_runs
@@ -36,7 +36,7 @@ BOTH = {"constraint/hazard/estimate": 0.05, "policy/kl": 0.01}
 
 
 def groups_of(root: Path) -> list[Group]:
-    return group_runs(find_runs([root]).runs, ALGORITHMS, reference())
+    return group_runs(find_runs([root]).runs, reference())
 
 
 def recorded(*episodes: list[float]) -> Recorded:
@@ -397,9 +397,9 @@ def test_damaged_numbers_are_named(tmp_path: Path) -> None:
 
 def test_no_two_curves_of_a_figure_look_the_same() -> None:
     for experiment in EXPERIMENTS.values():
-        curves = [{"algo": "" if v.label else v.algo} for v in experiment.variants]
-        looks = {style[:2] for style in styles(curves)}
-        assert len(looks) == len(curves)
+        names = {v.label or v.algo: "" if v.label else v.algo for v in experiment.variants}
+        looks = {(style.light, style.dash) for style in styles(names).values()}
+        assert len(looks) == len(names) == len(experiment.variants)
 
 
 def test_runs_of_a_question_are_left_out_of_the_curves_of_a_suite() -> None:

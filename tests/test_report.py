@@ -10,21 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 from synthetic_runs import ENVIRONMENT, learning, write_run
 
-from statewise.algos import ALGORITHMS
 from statewise.cli import main
 from statewise.core.statistics import mean_interval, pooled_error, rate_interval
 from statewise.paper.claims import claims_section, judge
 from statewise.paper.reference import reference
-from statewise.report import curves
-from statewise.report.charts import legend
 from statewise.report.assemble import Report, Section, assemble
 from statewise.report.export import export_runs
 from statewise.report.groups import Group, command, group_runs
+from statewise.report.html import page
 from statewise.report.markdown import markdown
-from statewise.report.page import page
 from statewise.report.ranking import rank, ranking_tables
 from statewise.report.table import Table, interval_text, number, percent, spread
 from statewise.report.tables import COMPARED, metrics_table, resources_table, safety_table
@@ -33,7 +29,7 @@ from statewise.runs.reader import POINTS, find_runs
 
 
 def groups_of(root: Path) -> list[Group]:
-    return group_runs(find_runs([root]).runs, ALGORITHMS, reference())
+    return group_runs(find_runs([root]).runs, reference())
 
 
 def only(root: Path) -> Group:
@@ -56,7 +52,7 @@ def reported(root: Path, baseline: str | None = None, **more: Any) -> Report:
     reading = find_runs([root])
     base = baseline or ("trpo" if any(run.algo == "trpo" for run in reading.runs) else None)
     claims = [claims_section(groups_of(root))]
-    given = {"reference": reference(), "sections": claims, "algorithms": ALGORITHMS} | more
+    given = {"reference": reference(), "sections": claims} | more
     return assemble(reading, baseline=base, **given)
 
 
@@ -391,105 +387,12 @@ def test_other_settings_under_one_name_are_apart_and_flagged(tmp_path: Path) -> 
     assert [g.mean("last", "episode/return") for g in groups] == [1.0, 3.0]
     assert [g.main for g in groups] == [True, False]  # the defaults stand for the algorithm
     assert "runs named scpo have 2 different settings" in said(tmp_path)
-    assert [entry["colour"] for entry in legend(groups)] == ["scpo", "x0"]
 
 
 def test_settings_that_change_nothing_do_not_split_a_group(tmp_path: Path) -> None:
     write_run(tmp_path, seed=0, train={"threads": 1, "out": "here"})
     write_run(tmp_path, seed=1, train={"threads": 8, "out": "there"})
     assert len(only(tmp_path).runs) == 2
-
-
-def test_a_picture_of_curves_never_averages_variants_of_an_algorithm(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
-    runs.append(write_run(tmp_path, seed=0, label="scpo-paper"))
-    assert {name: len(seeds) for name, seeds in curves._read(runs).items()} == {
-        "scpo": 2,
-        "scpo-paper": 1,
-    }
-
-
-def drawn(
-    runs: list[Path], key: str = "episode/return"
-) -> dict[str, tuple[list[float], list[float]]]:
-    """The steps (in millions) and the means of every curve of a picture."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
-
-    class Axis:
-        def plot(self, steps: Any, values: Any, label: str, **_: Any) -> None:
-            found[label] = (steps.tolist(), values.tolist())
-
-        def fill_between(self, *_: Any, **__: Any) -> None:
-            pass
-
-    for label, seeds in curves._read(runs).items():
-        curves._curve(Axis(), seeds, key, label, "C0")
-    return found
-
-
-def test_a_picture_of_curves_never_averages_other_settings_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    runs = [write_run(tmp_path / "a", seed=0, epoch=fixed(**{"episode/return": 1.0}))]
-    runs.append(
-        write_run(tmp_path / "b", seed=1, target_kl=0.5, epoch=fixed(**{"episode/return": 3.0}))
-    )
-    runs.append(
-        write_run(
-            tmp_path / "a", seed=2, train={"threads": 9}, epoch=fixed(**{"episode/return": 2.0})
-        )
-    )
-    assert {label: values[0] for label, (_, values) in drawn(runs).items()} == {
-        "scpo · target_kl=0.02": 1.5,
-        "scpo · target_kl=0.5": 3.0,
-    }
-    assert "runs named scpo differ in target_kl: drawn apart" in caplog.text
-
-
-def test_a_picture_of_curves_takes_a_run_named_twice_once(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "runs")
-    (tmp_path / "link").symlink_to(run)
-    found = curves._read([run, run.parent / "." / run.name, tmp_path / "link"])
-    assert [len(seeds) for seeds in found.values()] == [1]
-
-
-def test_a_picture_of_curves_averages_at_the_same_steps(tmp_path: Path) -> None:
-    def rising(number: int) -> dict[str, Any]:
-        return {"episode/return": float(number), "steps": 1_000_000 * number}
-
-    whole = write_run(tmp_path, seed=0, epoch=rising)
-    part = write_run(tmp_path, seed=1, epoch=rising) / "metrics.jsonl"
-    lines = part.read_text().splitlines(keepends=True)
-    part.write_text("".join([lines[0], *lines[4:10:5]]))  # epochs 1, 5 and 10, as of an export
-    assert drawn([whole, part.parent]) == {"scpo": ([1.0, 5.0, 10.0], [1.0, 5.0, 10.0])}
-
-
-@pytest.mark.parametrize("rate", [0.01, None])  # None: its environment has no cost
-def test_a_picture_of_runs_in_which_no_episode_ended_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: Any, rate: float | None
-) -> None:
-    none = fixed(
-        **{"episode/return": None, "cost/episode": None, "cost/max": None, "cost/rate": rate}
-    )
-    run = write_run(tmp_path, epoch=none)
-    assert curves.draw_curves([run], tmp_path / "curves.png").exists()
-    assert "scpo: no episode has ended yet" in caplog.text
-    assert not [w for w in recwarn if "No artists" in str(w.message)]
-
-
-def test_a_picture_of_curves_names_a_run_in_which_no_episode_ended_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    named: list[list[str]] = []
-    monkeypatch.setattr(
-        Axes, "legend", lambda axis, **_: named.append(axis.get_legend_handles_labels()[1])
-    )
-    runs = [
-        write_run(tmp_path),
-        write_run(tmp_path, label="new", epoch=fixed(**{"episode/return": None})),
-    ]
-    curves.draw_curves(runs, tmp_path / "curves.png")
-    assert named == [["scpo", "new"]]
 
 
 def test_a_run_that_does_not_name_a_setting_is_apart(tmp_path: Path) -> None:
@@ -659,11 +562,11 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     section = Section("The paper's questions", html, text, (figure,))
     index = write_report([tmp_path / "runs"], tmp_path / "report", sections=[section])
     content = index.read_text()
-    assert not re.findall(
-        r"(?:src|href)=\"(?!#|data:)[^\"]*\"|url\((?!#)|@import|https?://", content
-    )
-    assert "<i>a" not in content and "\\u003ci>a&b" in content  # a name stays a name
-    assert '<section id="the-paper\'s-questions">' in content
+    own = re.sub(r"/\* BEGIN bokeh.*?/\* END bokeh\.min\.js \*/", "", content, flags=re.DOTALL)
+    assert len(own) < len(content) / 2
+    assert not re.findall(r"(?:src|href)=\"(?!#|data:)[^\"]*\"|url\((?!#)|@import|https?://", own)
+    assert "<i>a" not in own and "\\u003ci\\u003ea\\u0026b" in own  # a name stays a name
+    assert '<section id="the-paper&#39;s-questions">' in own
     twin = (tmp_path / "report/report.md").read_text()
     links = re.findall(r"\]\(([^)]+)\)", twin)
     assert "pictures/figure.png" in links

@@ -13,7 +13,6 @@ from synthetic_runs import write_run
 
 import statewise
 from statewise.bench import ray_launcher
-from statewise.algos import ALGORITHMS
 from statewise.cli import main
 from statewise.paper import questions as q
 from statewise.paper.ablations import draw_figures
@@ -21,11 +20,11 @@ from statewise.paper.captions import maximum_caption
 from statewise.paper.claims import Check, Judged, claims_table, judge, tally
 from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
-from statewise.report.charts import UNSETTLED
+from statewise.report.curves import UNSETTLED
 from statewise.report.groups import Group, group_runs
 from statewise.report.limits import limits_of
 from statewise.report.markdown import markdown
-from statewise.report.page import page
+from statewise.report.html import page
 from statewise.report.ranking import rank
 from statewise.runs import checkpoint
 from statewise.runs.reader import find_runs
@@ -37,7 +36,7 @@ SCPO_RUN = "Point-Hazard-8/scpo/seed-0"
 
 
 def groups_of(root: Path) -> list[Group]:
-    return group_runs(find_runs([root]).runs, ALGORITHMS, reference())
+    return group_runs(find_runs([root]).runs, reference())
 
 
 def findings(root: Path) -> Judged:
@@ -45,7 +44,7 @@ def findings(root: Path) -> Judged:
 
 
 def limits(root: Path) -> list[str]:
-    return limits_of(groups_of(root), reference(), ALGORITHMS)
+    return limits_of(groups_of(root), reference())
 
 
 def check(root: Path, key: str) -> Check:

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from synthetic_runs import write_run
 
-from statewise.algos import ALGORITHMS
 from statewise.core.statistics import ratio_bootstrap
 from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
 from statewise.report.groups import group_runs
+from statewise.report.html import page
 from statewise.report.markdown import markdown
-from statewise.report.page import page
 from statewise.report.ranking import Rank, rank
 from statewise.runs.reader import find_runs
 
@@ -24,13 +23,13 @@ SUITES = ("Point-Hazard-1", "Point-Hazard-4", "Point-Hazard-8")
 
 
 def ranks(root: Path) -> dict[str, Rank]:
-    groups = group_runs(find_runs([root]).runs, ALGORITHMS, reference())
+    groups = group_runs(find_runs([root]).runs, reference())
     return {r.algo: r for r in rank(groups, "trpo", reference())}
 
 
 def both_say(root: Path) -> tuple[str, str]:
     report = assemble(
-        find_runs([root]), baseline="trpo", reference=reference(), algorithms=ALGORITHMS
+        find_runs([root]), baseline="trpo", reference=reference()
     )
     return page(report), markdown(report).replace("\\_", "_")
 
@@ -117,7 +116,7 @@ def test_a_suite_that_a_score_is_not_over_is_named_with_the_reason(tmp_path: Pat
         write(tmp_path, suite, "trpo", 0.0 if suite == SUITES[2] else 1.0)
         write(tmp_path, suite, "scpo", 0.5)
         write(tmp_path, suite, "cpo", 0.5, **(empty if suite == SUITES[1] else {}))
-    html, text = (side.replace("&#x27;", "'") for side in both_say(tmp_path))
+    html, text = (side.replace("&#39;", "'") for side in both_say(tmp_path))
     for side in (html, text):
         assert (
             f"Left out of the episode cost: {SUITES[2]} (TRPO's is not above 0); "
@@ -141,7 +140,7 @@ def test_suites_that_the_paper_lacks_are_named(tmp_path: Path) -> None:
         for algo in ("trpo", "scpo"):
             write(tmp_path, suite, algo, 0.5)
     for text in both_say(tmp_path):
-        text = text.replace("&#x27;", "'")
+        text = text.replace("&#39;", "'")
         assert (
             "Left out of the paper's return, episode cost and cost rate: Humanoid-Hazard-8 "
             "(not in its tables)." in text
