@@ -53,8 +53,8 @@ def line(name: str, returns: float, cost: float, number: int = 0) -> Line:
 def test_variants_of_an_algorithm_are_never_averaged(tmp_path: Path) -> None:
     runs = [write_run(tmp_path, seed=seed, epoch=fixed(**{RETURN: seed})) for seed in (0, 1)]
     runs.append(write_run(tmp_path, seed=0, label="mine", epoch=fixed(**{RETURN: 5.0})))
-    found = {line.name: line.curve.mean[RETURN][0] for line in run_lines(runs)}
-    assert found == {"SCPO": 0.5, "mine": 5.0}
+    found = {line.name.lower(): line.curve.mean[RETURN][0] for line in run_lines(runs)}
+    assert found == {"scpo": 0.5, "mine": 5.0}
 
 
 def test_other_settings_are_never_averaged_and_that_is_said(
@@ -64,9 +64,9 @@ def test_other_settings_are_never_averaged_and_that_is_said(
     runs.append(write_run(tmp_path / "b", seed=1, target_kl=0.5, epoch=fixed(**{RETURN: 3.0})))
     other = {"threads": 9}  # changes nothing but last digits
     runs.append(write_run(tmp_path / "a", seed=2, train=other, epoch=fixed(**{RETURN: 2.0})))
-    assert {line.name: line.curve.mean[RETURN][0] for line in run_lines(runs)} == {
-        "SCPO · target_kl=0.02": 1.5,
-        "SCPO · target_kl=0.5": 3.0,
+    assert {line.name.lower(): line.curve.mean[RETURN][0] for line in run_lines(runs)} == {
+        "scpo · target_kl=0.02": 1.5,
+        "scpo · target_kl=0.5": 3.0,
     }
     assert "runs named scpo have 2 different settings" in caplog.text
 
@@ -74,7 +74,8 @@ def test_other_settings_are_never_averaged_and_that_is_said(
 def test_suites_are_told_apart_by_name_and_style(tmp_path: Path) -> None:
     runs = [write_run(tmp_path, suite) for suite in ("Point-Hazard-1", "Point-Hazard-8")]
     lines = run_lines(runs)
-    assert [line.name for line in lines] == ["SCPO, Point-Hazard-1", "SCPO, Point-Hazard-8"]
+    names = [line.name.lower() for line in lines]
+    assert names == ["scpo, point-hazard-1", "scpo, point-hazard-8"]
     assert lines[0].style.light != lines[1].style.light
 
 
@@ -114,8 +115,8 @@ def test_the_band_is_one_sample_deviation_and_one_seed_has_none(tmp_path: Path) 
     deviation = math.sqrt((4 + 1 + 9) / 2)  # around the mean, 3
     heights = band.get_paths()[0].vertices[:, 1]
     assert (heights.min(), heights.max()) == pytest.approx((3 - deviation, 3 + deviation))
-    means = {drawn.get_label(): drawn.get_ydata()[0] for drawn in axis.lines}
-    assert means == {"SCPO": 3.0, "TRPO": 4.0}
+    means = {drawn.get_label().lower(): drawn.get_ydata()[0] for drawn in axis.lines}
+    assert means == {"scpo": 3.0, "trpo": 4.0}
 
 
 def test_panels_are_called_as_metrics_are_everywhere() -> None:
@@ -140,7 +141,7 @@ def test_runs_in_which_no_episode_ended_are_drawn_and_named(
     assert "new: no episode has ended yet" in caplog.text
     assert not [w for w in recwarn if "No artists" in str(w.message)]
     (legend,) = draw_panels(run_lines(runs)).legends
-    assert [text.get_text() for text in legend.get_texts()] == ["SCPO", "new"]
+    assert [text.get_text().lower() for text in legend.get_texts()] == ["scpo", "new"]
 
 
 def test_a_legend_of_long_names_stays_within_the_picture() -> None:
