@@ -21,10 +21,10 @@ from statewise.paper import answers, captions
 from statewise.paper import questions as q
 from statewise.paper.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
 from statewise.paper.episodes import Recorded, _record, episode, record, targets
-from statewise.paper.pictures import styles
 from statewise.paper.reference import ALGOS, DRONE, MAXIMUM_SUITES, POINT, SUITES, reference
 from statewise.paper.report import paper_parts
 from statewise.report.assemble import assemble
+from statewise.report.curves import styles
 from statewise.report.export import export_runs
 from statewise.report.groups import Group, group_runs
 from statewise.runs.reader import find_runs
@@ -291,9 +291,7 @@ def test_the_appendix_and_the_departures_take_their_own_variants(tmp_path: Path)
                         ("trpo_lag", ""), ("trpo_lag", "trpo_lag-k10"), ("trpo", "")):  # fmt: skip
         write_run(tmp_path, algo=algo, label=label or None, epochs=3)
     groups = groups_of(tmp_path)
-    lagrangian, departures = (
-        answers.compared_answer(key, groups) for key in ("app", "departures")
-    )
+    lagrangian, departures = (answers.compared_answer(key, groups) for key in ("app", "departures"))
     assert lagrangian is not None
     assert departures is not None
     names = [curve["name"] for curve in lagrangian["curves"]]
@@ -312,7 +310,9 @@ def write_everything(root: Path) -> None:
         curves = learning(spec.algo, spec.seed, 4)
 
         def epoch(i: int, curves: Any = curves) -> dict[str, Any]:
-            return curves(i) | bounds(0.1, 2.0, 3.0, **BOTH | {"constraint/hazard/estimate": 0.05 * i})
+            return curves(i) | bounds(
+                0.1, 2.0, 3.0, **BOTH | {"constraint/hazard/estimate": 0.05 * i}
+            )
 
         write_run(root, spec.suite, spec.algo, spec.seed, label=spec.label or None, epochs=4,
                   epoch=epoch, **spec.algorithm)  # fmt: skip
@@ -377,7 +377,11 @@ def test_a_report_shows_the_questions_its_runs_answer(tmp_path: Path) -> None:
     assert "questions</h2>" in (out / "index.html").read_text()
     # The small form of the runs has too few metrics for Q4 and Q5: their numbers lie beside it.
     assert [a.question.key for a in q.find_answers(groups_of(small), {})] == ["q2"]
-    assert [a.question.key for a in q.find_answers(groups_of(small), q.read_dumps([small])[0])] == ["q2", "q4", "q5"]
+    assert [a.question.key for a in q.find_answers(groups_of(small), q.read_dumps([small])[0])] == [
+        "q2",
+        "q4",
+        "q5",
+    ]
 
 
 def test_a_report_without_answers_has_no_such_section(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 from synthetic_runs import ENVIRONMENT, learning, write_run
 
 from statewise.algos import ALGORITHMS
@@ -18,13 +17,11 @@ from statewise.cli import main
 from statewise.core.statistics import mean_interval, pooled_error, rate_interval
 from statewise.paper.claims import claims_section, judge
 from statewise.paper.reference import reference
-from statewise.report import curves
-from statewise.report.charts import legend
 from statewise.report.assemble import Report, Section, assemble
 from statewise.report.export import export_runs
 from statewise.report.groups import Group, command, group_runs
+from statewise.report.html import page
 from statewise.report.markdown import markdown
-from statewise.report.page import page
 from statewise.report.ranking import rank, ranking_tables
 from statewise.report.table import Table, interval_text, number, percent, spread
 from statewise.report.tables import COMPARED, metrics_table, resources_table, safety_table
@@ -184,7 +181,9 @@ def test_the_ranking_divides_by_trpo_of_the_same_suite(tmp_path: Path) -> None:
     for suite, scale in (("Point-Hazard-8", 1.0), ("Ant-Hazard-8", 10.0)):
         for algo, cost in (("trpo", 1.0), ("scpo", 0.2)):
             for seed in (0, 1):
-                write_run(tmp_path, suite, algo, seed, epoch=fixed(**{"cost/episode": cost * scale}))
+                write_run(
+                    tmp_path, suite, algo, seed, epoch=fixed(**{"cost/episode": cost * scale})
+                )
     scpo = next(r for r in rank(groups_of(tmp_path), "trpo", reference()) if r.algo == "scpo")
     score = scpo.scores["cost/episode"]
     assert score is not None
@@ -400,98 +399,6 @@ def test_settings_that_change_nothing_do_not_split_a_group(tmp_path: Path) -> No
     assert len(only(tmp_path).runs) == 2
 
 
-def test_a_picture_of_curves_never_averages_variants_of_an_algorithm(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
-    runs.append(write_run(tmp_path, seed=0, label="scpo-paper"))
-    assert {name: len(seeds) for name, seeds in curves._read(runs).items()} == {
-        "scpo": 2,
-        "scpo-paper": 1,
-    }
-
-
-def drawn(
-    runs: list[Path], key: str = "episode/return"
-) -> dict[str, tuple[list[float], list[float]]]:
-    """The steps (in millions) and the means of every curve of a picture."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
-
-    class Axis:
-        def plot(self, steps: Any, values: Any, label: str, **_: Any) -> None:
-            found[label] = (steps.tolist(), values.tolist())
-
-        def fill_between(self, *_: Any, **__: Any) -> None:
-            pass
-
-    for label, seeds in curves._read(runs).items():
-        curves._curve(Axis(), seeds, key, label, "C0")
-    return found
-
-
-def test_a_picture_of_curves_never_averages_other_settings_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    runs = [write_run(tmp_path / "a", seed=0, epoch=fixed(**{"episode/return": 1.0}))]
-    runs.append(
-        write_run(tmp_path / "b", seed=1, target_kl=0.5, epoch=fixed(**{"episode/return": 3.0}))
-    )
-    runs.append(
-        write_run(
-            tmp_path / "a", seed=2, train={"threads": 9}, epoch=fixed(**{"episode/return": 2.0})
-        )
-    )
-    assert {label: values[0] for label, (_, values) in drawn(runs).items()} == {
-        "scpo · target_kl=0.02": 1.5,
-        "scpo · target_kl=0.5": 3.0,
-    }
-    assert "runs named scpo differ in target_kl: drawn apart" in caplog.text
-
-
-def test_a_picture_of_curves_takes_a_run_named_twice_once(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "runs")
-    (tmp_path / "link").symlink_to(run)
-    found = curves._read([run, run.parent / "." / run.name, tmp_path / "link"])
-    assert [len(seeds) for seeds in found.values()] == [1]
-
-
-def test_a_picture_of_curves_averages_at_the_same_steps(tmp_path: Path) -> None:
-    def rising(number: int) -> dict[str, Any]:
-        return {"episode/return": float(number), "steps": 1_000_000 * number}
-
-    whole = write_run(tmp_path, seed=0, epoch=rising)
-    part = write_run(tmp_path, seed=1, epoch=rising) / "metrics.jsonl"
-    lines = part.read_text().splitlines(keepends=True)
-    part.write_text("".join([lines[0], *lines[4:10:5]]))  # epochs 1, 5 and 10, as of an export
-    assert drawn([whole, part.parent]) == {"scpo": ([1.0, 5.0, 10.0], [1.0, 5.0, 10.0])}
-
-
-@pytest.mark.parametrize("rate", [0.01, None])  # None: its environment has no cost
-def test_a_picture_of_runs_in_which_no_episode_ended_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: Any, rate: float | None
-) -> None:
-    none = fixed(
-        **{"episode/return": None, "cost/episode": None, "cost/max": None, "cost/rate": rate}
-    )
-    run = write_run(tmp_path, epoch=none)
-    assert curves.draw_curves([run], tmp_path / "curves.png").exists()
-    assert "scpo: no episode has ended yet" in caplog.text
-    assert not [w for w in recwarn if "No artists" in str(w.message)]
-
-
-def test_a_picture_of_curves_names_a_run_in_which_no_episode_ended_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    named: list[list[str]] = []
-    monkeypatch.setattr(
-        Axes, "legend", lambda axis, **_: named.append(axis.get_legend_handles_labels()[1])
-    )
-    runs = [
-        write_run(tmp_path),
-        write_run(tmp_path, label="new", epoch=fixed(**{"episode/return": None})),
-    ]
-    curves.draw_curves(runs, tmp_path / "curves.png")
-    assert named == [["scpo", "new"]]
-
-
 def test_a_run_that_does_not_name_a_setting_is_apart(tmp_path: Path) -> None:
     write_run(tmp_path / "now", seed=0)
     path = write_run(tmp_path / "then", seed=1) / "config.json"
@@ -605,7 +512,9 @@ def test_a_second_export_never_replaces_other_runs(tmp_path: Path) -> None:
     for name, kl in (("one", 0.02), ("two", 0.01)):
         write_run(tmp_path / name, target_kl=kl)
         export_runs(find_runs([tmp_path / name]).runs, tmp_path / "out")
-        export_runs(find_runs([tmp_path / name]).runs, tmp_path / "out")  # the same again is the same folder
+        export_runs(
+            find_runs([tmp_path / name]).runs, tmp_path / "out"
+        )  # the same again is the same folder
     kept = find_runs([tmp_path / "out"]).runs
     assert sorted(run.config["algorithm"]["target_kl"] for run in kept) == [0.01, 0.02]
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Page, browser, find_chromium
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+from statewise.report.build import build_report
 from synthetic_runs import learning, write_run
 
-from statewise.report.build import build_report
+from statewise import metrics
 
 SUITES = ("Point-Hazard-1", "Point-Hazard-8")
 ALGOS = ("scpo", "trpo", "cpo", "trpo_sl")
+NAMES = ("SCPO", "TRPO", "CPO", "TRPO-SL")
+SHOWN = ("episode/return", "cost/episode", "cost/max", "cost/rate")
 EPOCHS = 100
-CHART = "figure.chart[data-suite='0'][data-metric='cost/episode'] svg"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+LIGHT, DARK = (217, 72, 15), (255, 138, 61)
+"""The colours of SCPO"""
 
 
 @pytest.fixture(scope="module")
@@ -35,153 +44,299 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Page]:
-    found = find_chromium()
+def browser() -> Iterator[Browser]:
+    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
     if found is None:
         why = "Chromium is not installed (Debian: apt-get install chromium)"
         if os.environ.get("STATEWISE_REQUIRE_BROWSER"):
             pytest.fail(why)
         pytest.skip(why)
-    with browser(found) as page:
-        yield page
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
-def page(chromium: Page, report: Path) -> Iterator[Page]:
+def page(browser: Browser, report: Path) -> Iterator[Page]:
     """The report, freshly opened; nothing may complain or reach outside while a test uses it."""
-    chromium.problems.clear()
-    chromium.size(1300, 900)
-    chromium.open(report)
-    yield chromium
-    chromium.eval("0")  # what the browser still has to say comes in with an answer
-    assert chromium.problems == []
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page, problems = context.new_page(), list[str]()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text)
+            if said.type in ("error", "warning") else None)  # fmt: skip
+    page.on("request", lambda request: problems.append(f"asked for {request.url}")
+            if not request.url.startswith(("file:", "data:", "blob:")) else None)  # fmt: skip
+    page.goto(report.as_uri())
+    drawn(page, "#summary")
+    yield page
+    context.close()
+    assert problems == []
 
 
-def lines(page: Page, suite: int) -> dict[str, int]:
-    """Points of every curve in each chart of a suite, scrolled into view: `metric series`."""
-    page.centre(f"figure.chart[data-suite='{suite}'] svg")
-    found: dict[str, int] = page.eval(f"""Object.fromEntries(
-      [...document.querySelectorAll("figure.chart[data-suite='{suite}'] path.mean")].map((p) =>
-        [p.closest("figure").dataset.metric + " " + p.dataset.series,
-         p.getAttribute("d").split(/[ML]/).length - 1]))""")
-    return found
+def drawn(page: Page, where: str) -> None:
+    """Scroll the charts of a part of the page into view, and wait until they are drawn."""
+    charts = f"[...document.querySelectorAll('{where} figure.chart:not([hidden])')]"
+    page.evaluate(f"{charts}[0].scrollIntoView({{block: 'start', behavior: 'instant'}})")
+    page.wait_for_function(f"{charts}.every((figure) => figure.view)")
+    page.evaluate("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
+
+
+def shown(page: Page, suite: str, kind: str = "line") -> dict[tuple[str, str], int]:
+    """Points of what charts of a suite show, by metric and algorithm: line, band, reference, part."""
+    drawn(page, f"#{suite}")
+    found = page.evaluate(
+        """([suite, kind]) => {
+      const data = JSON.parse(document.getElementById("data").textContent);
+      const figures = [...document.querySelectorAll(`#${suite} figure.chart:not([hidden])`)];
+      return figures.flatMap((figure) => figure.view.model.renderers
+        .filter((renderer) => renderer.visible && renderer.name.startsWith(kind))
+        .map((renderer) => {
+          const line = data.suites[figure.dataset.suite].lines[renderer.name.split(":")[1]];
+          const points = renderer.data_source.data.x.length;
+          return [figure.dataset.metric, line.name, points];
+        }));
+    }""",
+        [suite, kind],
+    )
+    return {(metric, name): points for metric, name, points in found}
+
+
+def chart(metric: str, suite: str = SUITES[0]) -> str:
+    return f"#{suite} figure.chart[data-metric='{metric}']"
+
+
+def inside(page: Page, selector: str) -> dict[str, Any]:
+    """The box of the first match, in the window."""
+    box: dict[str, Any] = page.evaluate(
+        "(selector) => document.querySelector(selector).getBoundingClientRect().toJSON()", selector
+    )
+    return box
+
+
+def pixels(page: Page, selector: str, colour: tuple[int, int, int]) -> int:
+    """How many pixels of a part of the page have about that colour."""
+    picture = Image.open(io.BytesIO(page.locator(selector).first.screenshot())).convert("RGB")
+    return sum(
+        all(abs(a - b) < 12 for a, b in zip(pixel, colour, strict=True))
+        for pixel in picture.get_flattened_data()
+    )
 
 
 def column(page: Page, table: str, index: int) -> list[str]:
-    texts: list[str] = page.eval(
-        f"[...document.querySelectorAll('{table} tbody tr')].map((r) => r.cells[{index}].innerText)"
+    texts: list[str] = page.locator(f"{table} tbody tr").evaluate_all(
+        "(rows, index) => rows.map((row) => row.cells[index].innerText)", index
     )
     return texts
 
 
+# Charts ----------------------------------------------------------------------------------------
+
+
 def test_every_curve_is_drawn_with_all_its_points(page: Page) -> None:
-    metrics = ("episode/return", "cost/episode", "cost/rate", "cost/max")
-    assert lines(page, 0) == {f"{m} {s}": EPOCHS for m in metrics for s in range(4) if s != 3} | {
-        f"{m} 4": EPOCHS for m in metrics
-    }
-    unfinished = {f"{m} 3": 40 for m in metrics}  # PCPO: only in the second suite
-    assert unfinished.items() <= lines(page, 1).items()
-    bands = page.eval("document.querySelectorAll('path.band').length")
-    assert bands == 2 * 4 * 4
-    assert page.eval(f'document.querySelectorAll("{CHART} .theirs").length') >= 3
+    whole = {(metric, name): EPOCHS for metric in SHOWN for name in NAMES}
+    assert shown(page, SUITES[0]) == whole
+    assert shown(page, SUITES[1]) == whole | {(metric, "PCPO"): 40 for metric in SHOWN}
+    assert set(shown(page, SUITES[1], "band")) == set(whole)  # PCPO has one seed only
+    assert {name for _, name in shown(page, SUITES[0], "reference")} == set(NAMES)
+
+
+def test_curves_have_the_colours_of_the_legend(page: Page) -> None:
+    drawn(page, f"#{SUITES[0]}")
+    assert pixels(page, f"{chart('cost/episode')} .plot", LIGHT) > 200
+    assert pixels(page, ".toolbar .key", LIGHT) > 20
 
 
 def test_what_is_said_of_episodes_is_shaded_until_one_can_have_run_out_of_time(page: Page) -> None:
-    lines(page, 0)
-    shaded = page.eval("""[...document.querySelectorAll("figure.chart[data-suite='0'] .unsettled")].map(
-      (r) => [r.closest("figure").dataset.metric, r.width.baseVal.value > 4])""")
-    assert shaded == [["episode/return", True], ["cost/episode", True], ["cost/max", True]]
+    drawn(page, f"#{SUITES[0]}")
+    shaded = page.evaluate(
+        """(suite) => [...document.querySelectorAll(`#${suite} figure.chart:not([hidden])`)]
+      .filter((figure) => figure.view.model.select_one("settling").visible)
+      .map((figure) => [figure.dataset.metric, figure.view.model.select_one("settling").right])""",
+        SUITES[0],
+    )
+    steps = 128 * 1000 / 1e6  # of 128 worlds, in millions
+    assert shaded == [[metric, pytest.approx(steps)] for metric in SHOWN[:3]]
 
 
-def test_a_click_in_the_legend_hides_and_shows_in_all_charts(page: Page) -> None:
-    page.click(".key[data-series='1']")
-    assert page.eval("document.querySelector(\".key[data-series='1']\").ariaPressed") == "false"
-    for suite in (0, 1):
-        assert not [name for name in lines(page, suite) if name.endswith(" 1")]
-        assert [name for name in lines(page, suite) if name.endswith(" 0")]
-    page.click(".key[data-series='1']")
-    assert len([name for name in lines(page, 1) if name.endswith(" 1")]) == 4
+def test_charts_are_drawn_when_they_come_near_and_gone_when_they_are_far(page: Page) -> None:
+    first = "document.querySelector('#summary figure.chart').view"
+    assert page.evaluate(f"!!{first}")
+    page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+    page.evaluate("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
+    page.wait_for_function(f"{first} === undefined")
+    assert page.evaluate("Bokeh.documents.length") < 6
+
+
+def test_a_click_in_either_legend_hides_and_shows_in_all_charts(page: Page) -> None:
+    page.click("#summary .key[data-series='TRPO']")
+    assert page.locator(".key[data-series='TRPO'][aria-pressed='false']").count() == 2
+    for suite in SUITES:
+        names = {name for _, name in shown(page, suite)}
+        assert "TRPO" not in names and "SCPO" in names
+        assert "TRPO" not in {name for _, name in shown(page, suite, "band")}
+    page.click(".toolbar .key[data-series='TRPO']")
+    assert len([name for _, name in shown(page, SUITES[1]) if name == "TRPO"]) == len(SHOWN)
+    page.click(".toolbar [data-all='none']")
+    assert shown(page, SUITES[1]) == {}
+    page.click(".toolbar [data-all='all']")
+    assert len(shown(page, SUITES[1])) == 5 * len(SHOWN)
 
 
 def test_the_legend_works_from_the_keyboard(page: Page) -> None:
-    page.eval("document.querySelector(\".key[data-series='2']\").focus()")
-    page.call("Input.dispatchKeyEvent", type="keyDown", key=" ", text=" ", windowsVirtualKeyCode=32)
-    page.call("Input.dispatchKeyEvent", type="keyUp", key=" ", windowsVirtualKeyCode=32)
-    page.settle()
-    assert not [name for name in lines(page, 0) if name.endswith(" 2")]
+    page.focus(".toolbar .key[data-series='CPO']")
+    page.keyboard.press("Space")
+    assert "CPO" not in {name for _, name in shown(page, SUITES[0])}
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.dataset.series") == "PCPO"
 
 
 def test_hovering_shows_the_values_of_all_visible_algorithms(page: Page) -> None:
-    page.hover(CHART)
-    assert page.eval("getComputedStyle(document.getElementById('tip')).visibility") == "visible"
-    text = page.eval("document.getElementById('tip').innerText")
-    assert "steps" in text and "±" in text
-    for name in ("SCPO", "TRPO", "CPO", "TRPO-SL"):
-        assert name in text
-    values: list[Any] = page.eval(
-        "[...document.querySelectorAll('#tip tr')].map((r) => parseFloat(r.cells[1].innerText))"
+    drawn(page, f"#{SUITES[0]}")
+    area, tip = page.locator(f"{chart('cost/episode')} .plot"), page.locator("#tip")
+    area.hover()
+    assert tip.is_visible()
+    assert "steps" in tip.inner_text() and "±" in tip.inner_text()
+    rows = tip.locator("tr").evaluate_all(
+        "(rows) => rows.map((r) => [...r.cells].map((c) => c.innerText))"
     )
-    assert len(values) == 4
+    assert {row[1] for row in rows} == set(NAMES)
+    values = [float(row[2]) for row in rows]
     assert values == sorted(values, reverse=True)  # as the curves lie, from the top
-    before = text
-    page.eval(f'document.querySelector("{CHART}").focus()')
-    page.press("ArrowLeft", 37)
-    assert page.eval("document.getElementById('tip').innerText") != before
+    decimals = {len(row[2].partition(".")[2]) for row in rows}
+    assert decimals == {metrics.find("cost/episode").digits}
+    before = tip.inner_text()
+    page.mouse.move(2, 2)
+    assert not tip.is_visible()
+    area.focus()
+    page.keyboard.press("ArrowLeft")
+    assert tip.is_visible() and tip.inner_text() != before
 
 
-def test_the_switches_change_what_is_drawn(page: Page) -> None:
-    chart = "figure.chart[data-suite='0'][data-metric='cost/rate']"
-    path = f"document.querySelector(\"{chart} path.mean\").getAttribute('d')"
-    title = f'document.querySelector("{chart} .title").innerText'
-    page.centre(chart)
-    running = page.eval(path)
-    page.click("[data-rate='cost/epoch_rate']")
-    page.centre(chart)
-    per_epoch = page.eval(path)
-    assert page.eval(title) == "Cost rate, per epoch"
+def test_the_cost_rate_is_the_running_one_or_that_of_each_epoch(page: Page) -> None:
+    page.click("[data-flip='epoch']")
+    assert {metric for metric, _ in shown(page, SUITES[0])} == {*SHOWN[:3], "cost/epoch_rate"}
+    assert page.locator(f"{chart('cost/epoch_rate')} b").inner_text() == "Cost rate of the epoch"
+    page.click("[data-flip='epoch']")
+    assert {metric for metric, _ in shown(page, SUITES[0])} == set(SHOWN)
+
+
+def test_costs_may_have_a_log_scale(page: Page) -> None:
+    def scales() -> dict[str, str]:
+        drawn(page, f"#{SUITES[0]}")
+        found: dict[str, str] = page.evaluate(
+            """(suite) => Object.fromEntries(
+          [...document.querySelectorAll(`#${suite} figure.chart:not([hidden])`)]
+            .map((figure) => [figure.dataset.metric, figure.view.model.y_scale.type]))""",
+            SUITES[0],
+        )
+        return found
+
     page.click("[data-flip='log']")
-    page.centre(chart)
-    assert len({running, per_epoch, page.eval(path)}) == 3
-    assert page.eval(title) == "Cost rate, per epoch (log scale)"
-    page.click("[data-flip='paper']")
-    page.click("[data-flip='bands']")
-    page.centre(chart)
-    assert page.eval("document.querySelectorAll('.theirs, path.band').length") == 0
+    assert scales() == dict.fromkeys(SHOWN, "LogScale") | {"episode/return": "LinearScale"}
+    assert len(shown(page, SUITES[0])) == 4 * len(SHOWN)
+    page.click("[data-flip='log']")
+    assert set(scales().values()) == {"LinearScale"}
+
+
+def test_bands_and_reference_values_can_be_hidden(page: Page) -> None:
+    for flip, kind in (("bands", "band"), ("reference", "reference")):
+        assert shown(page, SUITES[0], kind)
+        page.click(f"[data-flip='{flip}']")
+        assert page.get_attribute(f"[data-flip='{flip}']", "aria-pressed") == "false"
+        assert not shown(page, SUITES[0], kind)
+
+
+def test_the_curves_can_be_downloaded_as_plain_numbers(page: Page) -> None:
+    with page.expect_download() as found:
+        page.click("#download")
+    data = json.loads(Path(found.value.path()).read_text())
+    assert [name for name, _ in data["legend"]] == ["SCPO", "TRPO", "CPO", "PCPO", "TRPO-SL"]
+    line = data["suites"][0]["lines"][0]
+    assert line["curve"]["steps"][0] > 0
+    values = [learning("scpo", seed, EPOCHS)(1)["episode/return"] for seed in (0, 1)]
+    assert line["curve"]["mean"]["episode/return"][0] == pytest.approx(sum(values) / 2, abs=1e-4)
+
+
+# Tables and text -------------------------------------------------------------------------------
 
 
 def test_tables_sort_by_number_up_and_down_with_the_unknown_last(page: Page) -> None:
-    table = "#Point-Hazard-1 .charts + p + .scroll table"
-    header = f"{table} th:nth-child(5) button"  # episode cost
-    page.click(header)
-    up = [float(text.split("±")[0]) for text in column(page, table, 4)]
+    table = f"#{SUITES[0]} .scroll:nth-of-type(2) table"
+    header = page.locator(f"{table} th", has_text="episode cost").first
+    index = header.evaluate("(th) => th.cellIndex")
+    header.locator("button").click()
+    up = [float(text.split("±")[0]) for text in column(page, table, index)]
     assert up == sorted(up) and len(set(up)) > 1
-    assert page.eval(f"document.querySelector('{table} th:nth-child(5)').ariaSort") == "ascending"
-    page.click(header)
-    down = [float(text.split("±")[0]) for text in column(page, table, 4)]
-    assert down == up[::-1]
-    assert page.eval(f"document.querySelector('{table} th:nth-child(5)').ariaSort") == "descending"
+    assert header.get_attribute("aria-sort") == "ascending"
+    header.locator("button").click()
+    assert [float(text.split("±")[0]) for text in column(page, table, index)] == up[::-1]
+    assert header.get_attribute("aria-sort") == "descending"
     page.click(f"{table} th:nth-child(1) button")
     names = column(page, table, 0)
-    assert names == sorted(names)
-    safety = "#Point-Hazard-8 .charts + p + .scroll + .scroll table"
+    assert names == sorted(names, key=str.casefold)
+    safety = f"#{SUITES[1]} .scroll:nth-of-type(3) table"
     for _ in ("up", "down"):
         page.click(f"{safety} th:nth-child(4) button")  # one seed has no interval over seeds
-        assert column(page, safety, 3).index("–") == 4
+        assert column(page, safety, 3)[-1] == "–"
 
 
-def test_a_phone_needs_no_sideways_scrolling_and_dark_mode_is_dark(page: Page) -> None:
-    page.size(390, 800)
-    page.hover(CHART)
-    assert page.eval("document.documentElement.scrollWidth") <= 390
-    page.dark()
-    background = page.eval("getComputedStyle(document.body).backgroundColor")
+def test_results_come_first_and_caveats_are_folded(page: Page) -> None:
+    page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+    assert inside(page, "#summary figure.chart .plot")["bottom"] <= 900
+    titles = page.locator("h2").all_inner_texts()
+    order = [SUITES[0], "Ranking", "Suites", *SUITES, "About this report"]
+    assert [title for title in titles if title in order] == order
+    assert page.locator("details[open]").count() == 0
+    assert page.locator("summary", has_text="About the input").count() == 1
+
+
+# Screens ---------------------------------------------------------------------------------------
+
+
+def overflowing(page: Page) -> list[str]:
+    found: list[str] = page.locator(".scroll").evaluate_all(
+        "(boxes) => boxes.filter((b) => b.scrollWidth > b.clientWidth).map((b) => b.ariaLabel)"
+    )
+    return found
+
+
+def test_nothing_is_cut_off_on_a_laptop(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    assert overflowing(page) == []
+
+
+def test_a_phone_needs_no_sideways_scrolling_and_shows_the_legend_with_its_chart(
+    page: Page,
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    drawn(page, f"#{SUITES[1]}")
+    area = page.locator(f"{chart('cost/max', SUITES[1])} .plot")
+    area.scroll_into_view_if_needed()
+    area.hover()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert overflowing(page) != []  # wide tables scroll in their own boxes
+    legend, tip = inside(page, ".toolbar"), inside(page, "#tip")
+    assert legend["top"] >= 0 and legend["bottom"] < 80
+    assert tip["left"] >= 0 and tip["right"] <= 390
+    assert inside(page, f"{chart('cost/max', SUITES[1])} .plot")["right"] <= 390
+
+
+def test_dark_mode_is_dark_and_the_charts_follow(page: Page) -> None:
+    drawn(page, f"#{SUITES[0]}")
+    page.emulate_media(color_scheme="dark")
+    drawn(page, f"#{SUITES[0]}")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert max(int(part) for part in background[4:-1].split(",")) < 60
-    page.dark(False)
+    area = f"{chart('cost/episode')} .plot"
+    assert pixels(page, area, DARK) > 200
+    assert pixels(page, area, LIGHT) < 20
+    assert pixels(page, area, (20, 23, 28)) > 10_000  # the page behind it
 
 
 def test_nothing_moves_once_the_page_is_open(page: Page) -> None:
-    page.centre("section.suite:nth-of-type(2) figure.chart")
-    shift = page.eval("""new Promise((done) => {
+    drawn(page, f"#{SUITES[1]}")
+    shift = page.evaluate("""new Promise((done) => {
       let sum = 0;
       new PerformanceObserver((list) => list.getEntries().forEach((e) => (sum += e.value)))
         .observe({ type: "layout-shift", buffered: true });

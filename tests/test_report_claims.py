@@ -12,8 +12,8 @@ import pytest
 from synthetic_runs import write_run
 
 import statewise
-from statewise.bench import ray_launcher
 from statewise.algos import ALGORITHMS
+from statewise.bench import ray_launcher
 from statewise.cli import main
 from statewise.paper import questions as q
 from statewise.paper.ablations import draw_figures
@@ -21,11 +21,11 @@ from statewise.paper.captions import maximum_caption
 from statewise.paper.claims import Check, Judged, claims_table, judge, tally
 from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
-from statewise.report.charts import UNSETTLED
+from statewise.report.curves import UNSETTLED
 from statewise.report.groups import Group, group_runs
+from statewise.report.html import page
 from statewise.report.limits import limits_of
 from statewise.report.markdown import markdown
-from statewise.report.page import page
 from statewise.report.ranking import rank
 from statewise.runs import checkpoint
 from statewise.runs.reader import find_runs

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from statewise.report.page import page
 from synthetic_runs import write_run
 
 from statewise.algos import ALGORITHMS
@@ -16,7 +17,6 @@ from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
 from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
-from statewise.report.page import page
 from statewise.report.ranking import Rank, rank
 from statewise.runs.reader import find_runs
 

@@ -117,7 +117,9 @@ class Curve:
 
 
 def group_runs(
-    runs: Sequence[RunData], algorithms: Algorithms | None = None, reference: Reference | None = None
+    runs: Sequence[RunData],
+    algorithms: Algorithms | None = None,
+    reference: Reference | None = None,
 ) -> list[Group]:
     """All groups; suites and algorithms in the order of the reference, then by name."""
     known = algorithms or {}
@@ -151,7 +153,9 @@ def _group(
         "train": to_json(TrainSettings(first.suite, device="cpu").resolved()),
         "algorithm": to_json(kind.settings_class()) if kind is not None else {},
     }) | {"algo": first.algo}  # fmt: skip
-    title = getattr(kind, "title", (reference.algos if reference else {}).get(first.algo, first.algo))
+    title = getattr(
+        kind, "title", (reference.algos if reference else {}).get(first.algo, first.algo)
+    )
     task = {k: settings[k] for k in sorted(first.config["train"])
             if k in settings and k not in ("algo", "device", "imports")}  # fmt: skip
     return Group(

@@ -8,28 +8,39 @@ from statewise.report.assemble import Report, SuiteReport
 from statewise.report.table import Cell, Table
 from statewise.version import __version__
 
+NO_RANKING = "No ranking: it needs finished runs of the method that all are compared with."
+NO_FAILURE = "No claim that could be judged fails."
+
 
 def markdown(report: Report) -> str:
-    """The whole Markdown document."""
+    """The whole Markdown document, in the order of the page."""
     parts = [
         f"# Report of {report.run_count} runs",
         plain(report.lead),
         "[The page](index.html) has the same with curves to read and tables to sort.",
-        "## Summary",
-        table_markdown(report.headline),
-        *([table_markdown(t) for t in report.rankings] or ["No ranking: it needs finished runs of the baseline."]),
-        *(table_markdown(table) for section in report.sections for table in section.tables),
-        *_failures(report),
-        *_list("**About the input**", report.flags),
-        report.notes.overview,
+        table_markdown(report.headline) if report.headline else "",
+        "## Ranking",
+        *([table_markdown(table) for table in report.rankings] or [NO_RANKING]),
     ]
+    for section in report.sections:
+        parts += [f"## {section.title}", *map(table_markdown, section.tables)]
+        failing = [f"{s.suite}: {s.text}" for s in section.statements if not s.holds]
+        if section.statements:
+            parts += _list("**What does not hold**", failing or [NO_FAILURE])
+        parts.append(section.markdown)
     for suite in report.suites:
         parts += _suite(suite)
-    for section in report.sections:
-        parts += [f"## {section.title}", section.markdown] if section.markdown else []
-    parts += ["## Definitions", "\n".join(f"- **{t}**: {text}" for t, text in report.definitions)]
-    parts += ["## Where the numbers come from", f"Made by statewise {__version__}."]
-    parts += [table_markdown(table) for table in report.provenance]
+    terms = [f"- **{term}**: {text}" for term, text in report.definitions]
+    parts += [
+        "## About this report",
+        *_list("**About the input**", report.flags),
+        report.notes.overview,
+        "### Definitions",
+        "\n".join(terms),
+        "### Where the numbers come from",
+        *(table_markdown(table) for table in report.provenance),
+        f"Made by statewise {__version__}.",
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -37,16 +48,13 @@ def table_markdown(table: Table) -> str:
     """Caption, rows and notes; numbers to the right."""
     if not table.rows:
         return ""
-    shown = [column for column in table.columns if not column.folded]
-    names = [_escape(column.name) for column in shown]
-    rules = ["---:" if column.numeric else "---" for column in shown]
-    lines = [f"| {' | '.join(names)} |", f"| {' | '.join(rules)} |"]
-    rows = [*table.rows, *([table.footer] if table.footer else [])]
-    for row in rows:
-        pairs = zip(table.columns, row.cells, strict=True)
-        lines.append(f"| {' | '.join(_cell(cell) for column, cell in pairs if not column.folded)} |")
-    notes = map(plain, table.notes)
-    return "\n\n".join([f"**{plain(table.caption)}**", "\n".join(lines), *notes])
+    shown = [i for i, column in enumerate(table.columns) if not column.folded]
+    columns, footer = [table.columns[i] for i in shown], [table.footer] if table.footer else []
+    rows = [[_escape(column.name) for column in columns]]
+    rows += [["---:" if column.numeric else "---" for column in columns]]
+    rows += [[_cell(row.cells[i]) for i in shown] for row in (*table.rows, *footer)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n\n".join([f"**{plain(table.caption)}**", "\n".join(lines), *map(plain, table.notes)])
 
 
 def plain(text: str) -> str:
@@ -57,18 +65,14 @@ def plain(text: str) -> str:
 def _suite(suite: SuiteReport) -> list[str]:
     return [
         f"## {_escape(suite.name)}",
-        *_list("**Does not reproduce**", suite.failures),
-        *_list("**Holds**", suite.holds),
+        f"![Curves of {_escape(suite.name)}]({suite.picture})",
+        *(table_markdown(table) for table in suite.tables),
+        *_list("**What does not hold here**", suite.failures),
+        *_list("**What holds here**", suite.holds),
         *_list("**Limits**", suite.limits),
         suite.notes,
-        f"![Curves of {_escape(suite.name)}]({suite.picture})",
-        *(table_markdown(table) for table in (*suite.tables, suite.seeds)),
+        table_markdown(suite.seeds),
     ]
-
-
-def _failures(report: Report) -> list[str]:
-    lines = [f"{s.name}: {text}" for s in report.suites for text in s.failures]
-    return _list("**What does not reproduce**", lines) or ["No claim that could be judged fails."]
 
 
 def _list(title: str, lines: Iterable[str]) -> list[str]:

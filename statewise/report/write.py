@@ -11,11 +11,11 @@ from html import escape
 from pathlib import Path
 
 from statewise.report.assemble import Sections, assemble
+from statewise.report.curves import draw_suite, suite_curves
 from statewise.report.export import export_runs
 from statewise.report.groups import Algorithms
+from statewise.report.html import page
 from statewise.report.markdown import markdown
-from statewise.report.page import page
-from statewise.report.pictures import draw_suite
 from statewise.report.reference import Reference
 from statewise.runs.checkpoint import write_atomically
 from statewise.runs.reader import Reading, find_runs
@@ -32,6 +32,7 @@ def write_report(
     sections: Sections = (),
     export: Path | None = None,
     algorithms: Algorithms | None = None,
+    bold: str = "",
 ) -> Path:
     """Write `out/index.html`, `out/report.md` and `out/pictures/`; returns the page.
 
@@ -42,6 +43,7 @@ def write_report(
     sections: parts to add, or what makes them of the groups of runs and a folder for pictures.
     export: a folder that the small form of the runs is written to.
     algorithms: the classes by name, for titles and default settings (`statewise.ALGORITHMS`).
+    bold: the algorithm whose lines and rows stand out.
     """
     reading = runs if isinstance(runs, Reading) else find_runs(runs)
     if export is not None:  # first: it is refused where it would write over runs
@@ -53,12 +55,11 @@ def write_report(
     for file in (file for section in report.sections for file in section.files):
         pictures.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, pictures / file.name)
-    groups = report.charted
-    for suite in report.suites:
-        members = [g for g in groups if g.suite == suite.name]
-        draw_suite(members, groups, out / suite.picture, reference)
+    places = {suite.name: out / suite.picture for suite in report.suites}
+    for suite in suite_curves(report.charted, reference, bold):
+        draw_suite(suite, places[suite.name], reference.name if reference else "")
     write_atomically(out / "report.md", markdown(report).encode())
-    write_atomically(out / "index.html", page(report).encode())
+    write_atomically(out / "index.html", page(report, bold).encode())
     return out / "index.html"
 
 
