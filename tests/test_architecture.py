@@ -90,6 +90,7 @@ class Watch:
             print("torch finds", os.environ.get("OMP_WAIT_POLICY"))
 sys.meta_path.insert(0, Watch())
 import statewise
+statewise.train
 """
     env = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
     env |= {"OMP_WAIT_POLICY": given} if given else {}
