@@ -153,10 +153,6 @@ class Renderer(_Shown):
         pixels = self._canvas.draw(now.data, view, marks)
         return _write_readout(pixels, self.env, now, self.tally) if overlay else pixels
 
-    def robot_box(self, world: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Lowest and highest corner `[3]` of a box around the robot: to aim a camera at it."""
-        return body_box(self.env.sim.model, self.env.sim.data(world), ROBOT)
-
     def close(self) -> None:
         self._canvas.close()
 
