@@ -17,6 +17,8 @@ from PIL import Image
 
 from statewise import VecEnv, get_robot, make_env, robot_names
 from statewise.envs.render import Renderer, View
+from statewise.sim.draw import body_box
+from statewise.sim.scene import ROBOT
 
 SIZE = (640, 480)
 TILE = (480, 360)
@@ -85,7 +87,7 @@ def portrait(name: str) -> Image.Image:
     hold(env, name)
     azimuth, elevation, distance = PORTRAITS[name]
     with Renderer(env, 2 * SIZE[0], 2 * SIZE[1], lidar=False) as renderer:
-        low, high = renderer.robot_box()
+        low, high = body_box(env.sim.model, env.sim.data(0), ROBOT)
         x, y, z = ((low + high) / 2).tolist()
         size = float(np.linalg.norm(high - low))
         renderer.camera = View((x, y, z), distance * size, azimuth, elevation)
@@ -129,7 +131,7 @@ def towards_goal(suite: str, seed: int, distance: float, elevation: float) -> Im
     env.reset()
     hold(env, env.suite.robot.name)
     with Renderer(env, 2 * TILE[0], 2 * TILE[1]) as renderer:
-        low, high = renderer.robot_box()
+        low, high = body_box(env.sim.model, env.sim.data(0), ROBOT)
         centre = (low + high) / 2
         goal = env.goal[0].numpy()
         azimuth = math.degrees(math.atan2(goal[1] - centre[1], goal[0] - centre[0]))

@@ -13,12 +13,13 @@ PACKAGE = Path(__file__).parent.parent / "statewise"
 LAYERS = [
     {"types", "version", "settings"},
     {"core", "plugins", "metrics"},
-    {"cuda_graphs", "nets", "sim", "theory"},
-    {"algos", "envs", "runs"},
+    {"cuda_graphs", "nets", "sim", "theory", "runs"},
+    {"algos", "envs"},
     {"training"},
     {"bench", "report"},
-    {"cli_tables"},
-    {"cli"},
+    {"paper"},
+    {"cli", "cli_tables"},
+    {"commands"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
@@ -89,6 +90,7 @@ class Watch:
             print("torch finds", os.environ.get("OMP_WAIT_POLICY"))
 sys.meta_path.insert(0, Watch())
 import statewise
+statewise.train
 """
     env = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
     env |= {"OMP_WAIT_POLICY": given} if given else {}

@@ -27,9 +27,9 @@ from statewise.report.curves import (
     suite_curves,
     to_json,
 )
-from statewise.runs.reader import find_runs
 from statewise.report.groups import Curve, group_runs
 from statewise.report.html import page_scripts
+from statewise.runs.reader import find_runs
 
 RETURN = metrics.RETURN
 

@@ -307,9 +307,14 @@ def test_a_continuing_task_moves_the_same_goals_to_the_same_places() -> None:
     assert torch.allclose(cpu.goal, device.goal.cpu())
 
 
-@pytest.mark.parametrize("suite", ["Point-Hazard-8", "Point-Pillar-4"])
-def test_save_restore_continue_gives_the_same_bytes(suite: str) -> None:
-    env, other = (env_on(DEVICE, suite, 6, steps=7, seed=seed) for seed in (1, 2))
+@pytest.mark.parametrize(
+    ("suite", "continuing"),
+    [("Point-Hazard-8", False), ("Point-Hazard-8", True), ("Point-Pillar-4", False)],
+)
+def test_save_restore_continue_gives_the_same_bytes(suite: str, continuing: bool) -> None:
+    env, other = (
+        env_on(DEVICE, suite, 6, steps=7, seed=seed, continuing=continuing) for seed in (1, 2)
+    )
     env.reset()
     todo = actions(env, 40)
     for action in todo[:20]:

@@ -22,9 +22,9 @@ from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
 from statewise.report.curves import UNSETTLED
 from statewise.report.groups import Group, group_runs
+from statewise.report.html import page
 from statewise.report.limits import limits_of
 from statewise.report.markdown import markdown
-from statewise.report.html import page
 from statewise.report.ranking import rank
 from statewise.runs import checkpoint
 from statewise.runs.reader import find_runs

@@ -291,7 +291,10 @@ def test_no_episodes_are_expected_where_none_ended(tmp_path: Path) -> None:
         (lambda c: c.update(spec=None), "spec in config.json is None, not an object"),
         (lambda c: c["spec"].update(cost_names=[1]), "cost_names in config.json is 1, not text"),
         (lambda c: c["train"].pop("seed"), "config.json lacks seed"),
-        (lambda c: c["train"].update(steps_per_epoch=0), "config.json has no steps, or epochs without any"),
+        (
+            lambda c: c["train"].update(steps_per_epoch=0),
+            "config.json has no steps, or epochs without any",
+        ),
         (lambda c: c["train"].update(steps="many"), "steps in config.json is 'many', not a count"),
         (lambda c: c["train"].update(seed="1"), "seed in config.json is '1', not a count"),
         (lambda c: c["train"].update(device=None), "device in config.json is None, not text"),
@@ -316,7 +319,10 @@ def test_a_run_with_bad_settings_is_left_out_by_name(
         (lambda s: s["channels"][0].update(violations=500), "500 of 100 episodes violate hazard"),
         (lambda s: s.update(notes=None), "notes in the summary is None, not a list"),
         (lambda s: s.update(seconds=float("nan")), "seconds in the summary is nan, not a number"),
-        (lambda s: s["last"].update({"episode/return": float("nan")}), "last in the summary is nan, not a number"),
+        (
+            lambda s: s["last"].update({"episode/return": float("nan")}),
+            "last in the summary is nan, not a number",
+        ),
         (lambda s: s.update(steps="many"), "steps in the summary is 'many', not a count"),
     ],
 )
@@ -364,7 +370,10 @@ def test_updates_left_out_that_were_not_counted_are_not_known(tmp_path: Path) ->
             '{"epoch": 20, "steps": 9, "episode/return": "high"}\n',
             "episode/return is 'high', not a number",
         ),
-        ('{"epoch": 20, "steps": 9, "episode/return": NaN}\n', "episode/return is nan, not a number"),
+        (
+            '{"epoch": 20, "steps": 9, "episode/return": NaN}\n',
+            "episode/return is nan, not a number",
+        ),
         ('{"epoch": "20", "steps": 9}\n', "epoch in it is '20', not a count"),
         ('{"epoch": 20}\n', "it lacks steps"),
         ("null\n", "it is None, not an object"),

@@ -66,7 +66,11 @@ def pooled_error(parts: Sequence[tuple[int, float, float]]) -> float | None:
 
 
 def ratio_bootstrap(
-    tasks: Sequence[tuple[Array, Array]], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+    tasks: Sequence[tuple[Array, Array]],
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> Interval:
     """Interquartile mean of values divided by the mean of a base, with a percentile interval.
 

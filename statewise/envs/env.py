@@ -16,7 +16,20 @@ from statewise.types import EnvSpec, Step
 log = logging.getLogger("statewise")
 
 
-class Env(ABC):
+class Closeable:
+    """Something to use in a `with` statement."""
+
+    def close(self) -> None:
+        """Release what is held, such as windows and processes. Default: nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Env(Closeable, ABC):
     """`num_envs` worlds that are stepped together, on tensors.
 
     `VecEnv` makes one of a suite, `GymEnv` one of a Gymnasium environment. To write another, set
@@ -73,15 +86,6 @@ class Env(ABC):
         """
         log.warning("%s cannot save its worlds: new episodes begin in all of them", self.spec.name)
         return self.reset()
-
-    def close(self) -> None:  # noqa: B027
-        """Release what the environment holds, such as windows and processes. Default: nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def check_ready(self, call: str) -> None:
         """Raise RuntimeError if there are no episodes yet."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from statewise.envs import gym_protocol as gym
 from statewise.envs.env import Env, check_worlds
-from statewise.envs.gym_protocol import AnyEnv, Floats, World
+from statewise.envs.gym_protocol import AnyEnv, Bools, Floats, World
 from statewise.envs.seeds import part_of
 from statewise.plugins import GYM, import_modules, module_and_id
 from statewise.types import EnvSpec, Step, first_step
@@ -80,16 +80,16 @@ class GymEnv(Env):
             self._actions = gym.action_box(probe.action_space, name)
             blocks = gym.observation_blocks(probe.observation_space, name)
             flat = gymnasium.spaces.utils.flatdim(probe.observation_space)
-            keys = (cost_keys,) if isinstance(cost_keys, str) else tuple(cost_keys)
-            self._costs = self._probe_costs(probe, keys, name)
+            self._keys = (cost_keys,) if isinstance(cost_keys, str) else tuple(cost_keys)
+            costs = self._probe_costs(World(probe, f"the trial step of {name}"))
             limits = [n for n in (max_episode_steps or limit,) if n] + gym.time_limits(probe)
             self.has_time_limit = bool(limits)
             self.spec = EnvSpec(
                 name=name,
                 obs_size=flat,
                 action_size=math.prod(self._actions.shape),
-                cost_names=tuple(cost.name for cost in self._costs),
-                cost_ceiling=(float(cost_ceiling),) * len(self._costs),
+                cost_names=costs,
+                cost_ceiling=(float(cost_ceiling),) * len(costs),
                 max_episode_steps=min(limits, default=NO_LIMIT),
                 control_dt=gym.control_dt(probe),
                 blocks=blocks,
@@ -108,7 +108,7 @@ class GymEnv(Env):
         self._faults = self._resets = 0
         self._obs = np.zeros((num_envs, flat), np.float32)
         self._time = np.zeros(num_envs, np.int64)
-        self._cost_max = np.zeros((num_envs, len(self._costs)), np.float32)
+        self._cost_max = np.zeros((num_envs, len(costs)), np.float32)
         self._largest = np.array(self.spec.cost_ceiling, np.float32)
         """[m] the largest costs seen, and at least the ceiling: what a fault is charged with"""
 
@@ -138,14 +138,10 @@ class GymEnv(Env):
         """Advance every world by one action `[B, a]`, each component from -1 to 1."""
         self.check_action(action)
         self._ready = False  # until all worlds have been stepped: an error in one ends them all
-        final_obs, reward, terminated, truncated, infos = self._step_worlds(action)
-        fault = np.asarray(~np.isfinite(final_obs).all(axis=1))
-        final_obs[fault], reward[fault] = self._obs[fault], 0.0
-        self._check_reward(reward)
-        self._count_faults(fault)
-        cost = self._read_costs(infos, fault)
+        final_obs, reward, cost, terminated, truncated, fault = self._step_worlds(action)
+        self._largest = np.maximum(self._largest, cost.max(axis=0))
+        cost[fault] = self._largest
         cost_max_before, cost_max = self._cost_max, np.maximum(self._cost_max, cost)
-
         self._time += 1
         terminated |= fault
         truncated = (truncated | (self._time >= self.spec.max_episode_steps)) & ~terminated
@@ -226,7 +222,7 @@ class GymEnv(Env):
         self._ready = True
         return first_step(torch.from_numpy(obs).to(self.device), self.spec.num_costs)
 
-    def _restart(self, ended: NDArray[np.bool_], final_obs: Floats, cost_max: Floats) -> Floats:
+    def _restart(self, ended: Bools, final_obs: Floats, cost_max: Floats) -> Floats:
         """Begin new episodes where they ended; the observations `[B, n]` to act on."""
         obs = final_obs
         if ended.any():
@@ -245,17 +241,32 @@ class GymEnv(Env):
     def _derived(self, i: int, begun: int) -> int:
         return int(part_of(self.seed, i, begun).generate_state(1)[0])
 
-    def _step_worlds(
-        self, action: Tensor
-    ) -> tuple[Floats, Floats, NDArray[np.bool_], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Observations `[B, n]`, rewards, terminations, truncations `[B]` and infos."""
-        obs, reward = np.empty_like(self._obs), np.empty(self.num_envs, np.float32)
+    def _step_worlds(self, action: Tensor) -> tuple[Floats, Floats, Floats, Bools, Bools, Bools]:
+        """Observations `[B, n]`, rewards `[B]`, costs `[B, m]`, terminations, truncations, faults.
+
+        After a fault the observation is the last one that was finite, and there is no reward.
+        """
+        obs, cost = np.empty_like(self._obs), np.zeros_like(self._cost_max)
+        reward = np.empty(self.num_envs, np.float32)
         terminated, truncated = np.empty((2, self.num_envs), np.bool_)
         infos = []
         for i, control in enumerate(self._controls(action)):
             obs[i], reward[i], terminated[i], truncated[i], info = self._worlds[i].step(control)
             infos.append(info)
-        return obs, reward, terminated, truncated, infos
+        fault = np.asarray(~np.isfinite(obs).all(axis=1))
+        obs[fault], reward[fault] = self._obs[fault], 0.0
+        good = np.isfinite(reward)
+        for i, (info, world) in enumerate(zip(infos, self._worlds, strict=True)):
+            if not good[i]:
+                raise ValueError(f"{world.label} gave the reward {reward[i]}: give a finite one")
+            if fault[i]:
+                text = "%s: its observation is not finite: its episode ends, at the highest cost"
+                log.warning(text, world.label)
+                self._faults += 1
+            else:
+                found = gym.costs_in(info, self._keys, world.label)
+                cost[i] = gym.read_costs(self.spec.cost_names, found, world.label)
+        return obs, reward, cost, terminated, truncated, fault
 
     def _controls(self, action: Tensor) -> NDArray[Any]:
         """[B, ...] actions from -1 to 1, scaled to the bounds of the action space."""
@@ -265,45 +276,19 @@ class GymEnv(Env):
         low, high = box.low.astype(np.float64), box.high.astype(np.float64)
         return (low + (high - low) * share).clip(low, high).astype(box.dtype)
 
-    def _probe_costs(
-        self, probe: AnyEnv, keys: tuple[str, ...], name: str
-    ) -> tuple[gym.CostKey, ...]:
-        """The costs that one step of an instance shows."""
-        world = World(probe, f"the trial step of {name}")
+    def _probe_costs(self, world: World) -> tuple[str, ...]:
+        """The names of the costs that one step of an instance shows."""
         world.reset(self._derived(0, 0))
         middle = (self._actions.low / 2 + self._actions.high / 2).astype(self._actions.dtype)
-        info = world.step(middle)[-1]
-        costs = gym.find_costs(info, keys, name)
-        for cost in costs:
-            if not cost.name.isprintable():
-                wrong = f"{name} calls a constraint {cost.name!r}"
-                raise ValueError(f"{wrong}: give it a name of one line")
-        gym.read_costs(costs, info, world.label)
-        return costs
-
-    def _read_costs(self, infos: list[dict[str, Any]], fault: NDArray[np.bool_]) -> Floats:
-        """[B, m] as reported; after a fault the largest ever seen, and at least the ceiling"""
-        cost = np.zeros_like(self._cost_max)
-        for i, info in enumerate(infos):
-            if not fault[i]:
-                cost[i] = gym.read_costs(self._costs, info, self._worlds[i].label)
-        self._largest = np.maximum(self._largest, cost.max(axis=0))
-        cost[fault] = self._largest
-        return cost
-
-    def _check_reward(self, reward: Floats) -> None:
-        if not np.isfinite(reward).all():
-            i = int(np.flatnonzero(~np.isfinite(reward))[0])
-            label = self._worlds[i].label
-            raise ValueError(f"{label} gave the reward {reward[i]}: give a finite one")
-
-    def _count_faults(self, fault: NDArray[np.bool_]) -> None:
-        for i in np.flatnonzero(fault).tolist():
-            self._faults += 1
-            label = self._worlds[i].label
-            log.warning(
-                "%s: not a finite observation: its episode ends, at the highest cost", label
-            )
+        found = gym.costs_in(world.step(middle)[-1], self._keys, world.label)
+        names = tuple(name for name, _ in found)
+        for name in names:
+            if not name.isprintable():
+                raise ValueError(
+                    f"{world.label} calls a constraint {name!r}: give it a name of one line"
+                )
+        gym.read_costs(names, found, world.label)
+        return names
 
 
 # Making one ------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +19,7 @@ from statewise.envs.env import blocks_of
 
 AnyEnv = gymnasium.Env[Any, Any]
 Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
 
 LARGEST = float(np.finfo(np.float32).max)
 """Costs are kept as float32, in which anything larger is infinite."""
@@ -39,6 +39,7 @@ class World:
 
     def __init__(self, env: AnyEnv, label: str) -> None:
         self.env, self.label = env, label
+        self._space, self._stepping = env.observation_space, _Blame(label, "step")
         self.keeper = _keeper(env)
         """The layer that can save and restore itself, if there is one."""
 
@@ -62,7 +63,7 @@ class World:
 
         Safety-Gymnasium's six values have the cost after the reward. It is moved into the info.
         """
-        with _Blame(self.label, "step"):
+        with self._stepping:
             result: Any = self.env.step(control)
         if not isinstance(result, tuple) or len(result) not in (5, 6):
             count = len(result) if isinstance(result, tuple) else type(result).__name__
@@ -90,14 +91,11 @@ class World:
 
     def _flat(self, obs: Any) -> Floats:
         """[n]"""
-        space = self.env.observation_space
-        if not isinstance(space, spaces.Box):
-            return np.asarray(spaces.utils.flatten(space, obs), np.float32)
-        array = np.asarray(obs, np.float32)
-        if array.shape != space.shape:
-            raise ValueError(
-                f"{self.label}: the observation has shape {array.shape}, its space {space.shape}"
-            )
+        if not isinstance(self._space, spaces.Box):
+            return np.asarray(spaces.utils.flatten(self._space, obs), np.float32)
+        array, shape = np.asarray(obs, np.float32), self._space.shape
+        if array.shape != shape:
+            raise ValueError(f"{self.label}: the observation has shape {array.shape}, not {shape}")
         return array.reshape(-1)
 
 
@@ -179,71 +177,47 @@ def _layers(env: AnyEnv) -> list[AnyEnv]:
 # Costs -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CostKey:
-    """Where the cost of one constraint is: in `info`, or in its entry `inside`."""
-
-    name: str
-    key: str | int
-    inside: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.key!r}" if self.inside is None else f"{self.inside}[{self.key!r}]"
-
-
-def find_costs(info: Mapping[str, Any], keys: tuple[str, ...], name: str) -> tuple[CostKey, ...]:
-    """The costs in an info: under the given keys, or `costs`, or `cost`, or none."""
+def costs_in(info: Mapping[str, Any], keys: tuple[str, ...], label: str) -> list[tuple[str, Any]]:
+    """Names and values of the costs in an info: under these keys, or `costs`, or `cost`, or none."""
     if keys:
-        return tuple(CostKey(key, key) for key in keys)
+        return [(key, info.get(key)) for key in keys]
     costs = info.get("costs")
     if costs is None:
-        return (CostKey("cost", "cost"),) if "cost" in info else ()
+        return [("cost", info["cost"])] if "cost" in info else []
     if isinstance(costs, str) or not hasattr(costs, "__len__") or len(costs) == 0:
         raise ValueError(
-            f"{name} reports 'costs' as {costs!r}: give a number for each constraint in a sequence "
-            f"or a dict, or a single one as 'cost'"
+            f"{label} reported 'costs' as {costs!r}: give a number for each constraint in a "
+            f"sequence or a dict, or a single one as 'cost'"
         )
     if isinstance(costs, Mapping):
-        return tuple(CostKey(str(key), key, "costs") for key in costs)
-    return tuple(CostKey(f"cost_{i}", i, "costs") for i in range(len(costs)))
+        return [(str(key), value) for key, value in costs.items()]
+    return [(f"cost_{i}", value) for i, value in enumerate(costs)]
 
 
-def read_costs(keys: tuple[CostKey, ...], info: Mapping[str, Any], label: str) -> list[float]:
+def read_costs(names: tuple[str, ...], found: list[tuple[str, Any]], label: str) -> list[float]:
     """[m] finite and not negative. Anything else raises ValueError, and never counts as zero."""
-    if not keys:
-        for key in ("costs", "cost"):
-            if info.get(key) is not None:
-                raise ValueError(
-                    f"{label} reported a cost {key!r}, which the trial step did not: report it at "
-                    f"every step"
-                )
-        return []
-    inside = keys[0].inside
-    if inside is not None and info.get(inside) is not None and len(info[inside]) != len(keys):
-        raise ValueError(
-            f"{label} reported {len(info[inside])} {inside!r}; the trial step had {len(keys)}: "
-            f"{info[inside]}"
-        )
-    return [_read_cost(key, info, label) for key in keys]
+    values = dict(found)
+    costs = [_read_cost(values.get(name), name, label) for name in names]
+    for name, value in found if len(found) > len(names) else ():
+        if name not in names and value is not None:
+            raise ValueError(
+                f"{label} reported a cost {name!r}, which the trial step did not: report it at "
+                f"every step"
+            )
+    return costs
 
 
-def _read_cost(key: CostKey, info: Mapping[str, Any], label: str) -> float:
-    costs: Any = info if key.inside is None else info.get(key.inside)
-    try:
-        value = costs[key.key]
-    except (KeyError, IndexError, TypeError):
-        value = None
+def _read_cost(value: Any, name: str, label: str) -> float:
     if value is None:
-        raise ValueError(f"{label} reported no cost {key}: report it at every step, 0 if none")
+        raise ValueError(f"{label} reported no cost {name!r}: report it at every step, 0 if none")
     try:
         cost = float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(
-            f"{label} reported the cost {key} as {value!r:.40}: give a number"
-        ) from error
+        given = f"{label} reported the cost {name!r} as {value!r:.40}"
+        raise ValueError(f"{given}: give a number") from error
     if not 0.0 <= cost <= LARGEST:
         raise ValueError(
-            f"{label} reported the cost {key} as {cost}: costs are finite, also as float32, and "
+            f"{label} reported the cost {name!r} as {cost}: costs are finite, also as float32, and "
             f"never negative"
         )
     return cost

@@ -126,29 +126,21 @@ class LayoutStock:
 
     def _heights(self, generator: Generator, count: int) -> Tensor:
         """Height of each object's centre: `[n, K, 1]`."""
-        suite = self.suite
         goal = self._goal_height(generator, count)
-        if suite.robot.spatial:
-            hazards = self._in_air(generator, count, suite.count("hazard"))
-        else:
-            hazards = _column(count, suite.count("hazard"), _HAZARD_Z)
-        pillars = _column(count, suite.count("pillar"), PILLAR_HALF_HEIGHT)
+        hazards = self._height(generator, count, self.suite.count("hazard"), _HAZARD_Z)
+        pillars = goal.new_full((count, self.suite.count("pillar")), PILLAR_HALF_HEIGHT)
         return torch.cat([goal, hazards, pillars], dim=1).unsqueeze(-1)
 
     def _goal_height(self, generator: Generator, count: int) -> Tensor:
-        robot = self.suite.robot
-        if robot.spatial:
-            return self._in_air(generator, count, 1)
-        return _column(count, 1, robot.goal_radius / 2 + 0.01)
+        return self._height(generator, count, 1, self.suite.robot.goal_radius / 2 + 0.01)
 
-    def _in_air(self, generator: Generator, count: int, objects: int) -> Tensor:
+    def _height(self, generator: Generator, count: int, objects: int, ground: float) -> Tensor:
+        """[n, objects] drawn in the air for robots that move there, `ground` for the others"""
+        if not self.suite.robot.spatial:
+            return torch.full((count, objects), ground, dtype=torch.float32)
         low, high = self.suite.robot.goal_height
         drawn = torch.rand(count, objects, generator=generator, dtype=torch.float32)
         return low + (high - low) * drawn
-
-
-def _column(count: int, objects: int, height: float) -> Tensor:
-    return torch.full((count, objects), height, dtype=torch.float32)
 
 
 def unpack(rows: Tensor) -> Starts:

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from statewise.core import lidar
+from statewise.envs.env import Closeable
 from statewise.envs.goal import UNUSED_LIDARS
 from statewise.envs.vec_env import VecEnv
 from statewise.sim.draw import Canvas, DrawError, Mark, View, Window, body_box
@@ -100,18 +101,7 @@ class Tally:
 # Pictures and windows --------------------------------------------------------------------------
 
 
-class _Closing:
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-class _Shown(_Closing):
+class _Shown(Closeable):
     """Worlds to look at.
 
     Give it every step through `follow`, and the readout shows return and cost of the episode too.
@@ -153,10 +143,6 @@ class Renderer(_Shown):
         pixels = self._canvas.draw(now.data, view, marks)
         return _write_readout(pixels, self.env, now, self.tally) if overlay else pixels
 
-    def robot_box(self, world: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Lowest and highest corner `[3]` of a box around the robot: to aim a camera at it."""
-        return body_box(self.env.sim.model, self.env.sim.data(world), ROBOT)
-
     def close(self) -> None:
         self._canvas.close()
 
@@ -185,7 +171,7 @@ class Viewer(_Shown):
         self._window.close()
 
 
-class VideoFile(_Closing):
+class VideoFile(Closeable):
     """A video that is written frame by frame: .mp4 or .gif, by the name of the file."""
 
     def __init__(self, path: str | Path, fps: float) -> None:

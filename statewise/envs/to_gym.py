@@ -51,10 +51,12 @@ class _Worlds:
                 f"unknown render_mode {render_mode!r}: use {' or '.join(RENDER_MODES)}"
             )
         self.worlds = VecEnv(_suite(suite, max_episode_steps), num_envs, **options)
-        self.render_mode = render_mode
+        self.render_mode, self._size = render_mode, (width, height)
         self.metadata = self.metadata | {"render_fps": round(1.0 / self.worlds.spec.control_dt)}
-        self._screen = _Screen(self.worlds, render_mode, width, height)
         self._started = False
+        self._shown: Any = None
+        """The Renderer or, in "human" mode, the Viewer. Opened by the first reset."""
+        self._due = 0.0
 
     def _begin(self, seed: int | None, options: dict[str, Any] | None, anew: bool) -> Tensor:
         """Reset the worlds; observations `[B, n]`. `anew`: the episodes that ran were broken off."""
@@ -65,9 +67,23 @@ class _Worlds:
         if seed is None and not self._started:  # draw one, as other environments do
             seed = int(self.np_random.integers(2**31))
         step = self.worlds.reset(seed)
-        self._screen.begin(anew)
         self._started = True
+        if self.render_mode is not None:
+            self._show(anew)
         return step.obs
+
+    def _show(self, anew: bool) -> None:
+        """Show the first moment of an episode."""
+        from statewise.envs import render
+
+        if self._shown is None and self.render_mode == "human":
+            self._shown = render.Viewer(self.worlds)
+        elif self._shown is None:
+            self._shown = render.Renderer(self.worlds, *self._size)
+        if anew:
+            self._shown.tally = None
+        if self.render_mode == "human":
+            self._shown.sync()
 
     def _step(self, action: Floats, shape: tuple[int, ...]) -> tuple[Step, dict[str, NDArray[Any]]]:
         """Advance; the step and its info, a batch for each name."""
@@ -76,7 +92,7 @@ class _Worlds:
         distance = _goal_distance(self.worlds) if self.worlds.continuing else None
         rows = given.to(self.worlds.device, torch.float32).reshape(self.worlds.num_envs, -1)
         step = self.worlds.step(rows)
-        self._screen.follow(step)
+        self._follow(step)
         reached = step.terminated & ~step.sim_fault
         if distance is not None:
             # Coming closer earns at most the distance there was: what is more is the goal's bonus.
@@ -89,10 +105,33 @@ class _Worlds:
             "sim_fault": _numpy(step.sim_fault),
         }
 
+    def _follow(self, step: Step) -> None:
+        """Count a step for the readout. Update the window, and wait for the clock."""
+        if self._shown is not None:
+            self._shown.follow(step)
+        if self._shown is not None and self.render_mode == "human":
+            self._shown.sync()
+            now = time.perf_counter()
+            time.sleep(max(0.0, self._due - now))
+            self._due = max(self._due, now) + self.worlds.spec.control_dt
+
     def _pictures(self) -> tuple[NDArray[np.uint8], ...] | None:
+        """A picture of each world; None in a window, which is up to date anyway."""
         if not self._started:
             raise RuntimeError("call reset() before render()")
-        return self._screen.render()
+        if self.render_mode is None:
+            gymnasium.logger.warn(
+                'render() shows nothing without a render mode: pass render_mode="rgb_array" or '
+                '"human" when making the environment'
+            )
+        if self._shown is None or self.render_mode == "human":
+            return None
+        return tuple(self._shown.frame(world) for world in range(self.worlds.num_envs))
+
+    def _close(self) -> None:
+        if self._shown is not None:
+            self._shown.close()
+        self._shown = None
 
 
 class GoalEnv(_Worlds, gymnasium.Env[Floats, Floats]):
@@ -137,7 +176,7 @@ class GoalEnv(_Worlds, gymnasium.Env[Floats, Floats]):
         return None if frames is None else frames[0]
 
     def close(self) -> None:
-        self._screen.close()
+        self._close()
 
 
 class GoalVectorEnv(_Worlds, VectorEnv[Floats, Floats, NDArray[Any]]):
@@ -181,7 +220,7 @@ class GoalVectorEnv(_Worlds, VectorEnv[Floats, Floats, NDArray[Any]]):
         return self._pictures()
 
     def close_extras(self, **kwargs: Any) -> None:
-        self._screen.close()
+        self._close()
 
 
 def observation_space(worlds: VecEnv) -> gymnasium.spaces.Box[np.float32]:
@@ -197,58 +236,6 @@ def observation_space(worlds: VecEnv) -> gymnasium.spaces.Box[np.float32]:
 
 def action_space(worlds: VecEnv) -> gymnasium.spaces.Box[np.float32]:
     return gymnasium.spaces.Box(-1.0, 1.0, (worlds.spec.action_size,), dtype=np.float32)
-
-
-class _Screen:
-    """Pictures of the worlds, or a window on the first. Opened by the first reset, if at all."""
-
-    def __init__(self, worlds: VecEnv, mode: str | None, width: int, height: int) -> None:
-        self._worlds, self._mode, self._size = worlds, mode, (width, height)
-        self._shown: Any = None
-        """The Renderer or, in "human" mode, the Viewer."""
-        self._due = 0.0
-
-    def begin(self, anew: bool) -> None:
-        """Show the first moment of an episode; `anew`: the one that ran was broken off."""
-        if self._mode is None:
-            return
-        from statewise.envs import render
-
-        if self._shown is None:
-            human = self._mode == "human"
-            self._shown = (
-                render.Viewer(self._worlds) if human else render.Renderer(self._worlds, *self._size)
-            )
-        if anew:
-            self._shown.tally = None
-        if self._mode == "human":
-            self._shown.sync()
-
-    def follow(self, step: Step) -> None:
-        """Count a step for the readout. Update the window, and wait for the clock."""
-        if self._shown is not None:
-            self._shown.follow(step)
-        if self._shown is not None and self._mode == "human":
-            self._shown.sync()
-            now = time.perf_counter()
-            time.sleep(max(0.0, self._due - now))
-            self._due = max(self._due, now) + self._worlds.spec.control_dt
-
-    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """A picture of each world; None in a window, which is up to date anyway."""
-        if self._mode is None:
-            gymnasium.logger.warn(
-                'render() shows nothing without a render mode: pass render_mode="rgb_array" or '
-                '"human" when making the environment'
-            )
-        if self._shown is None or self._mode == "human":
-            return None
-        return tuple(self._shown.frame(world) for world in range(self._worlds.num_envs))
-
-    def close(self) -> None:
-        if self._shown is not None:
-            self._shown.close()
-        self._shown = None
 
 
 def _suite(name: str, max_episode_steps: int | None) -> Suite:

@@ -169,7 +169,12 @@ def ablation_grid(
                     known = settings.hints_of(kinds[variant.algo])
                     own = {k: v for k, v in (given or {}).items() if k in known}
                     spec = RunSpec(
-                        suite, variant.algo, seed, train, own | dict(variant.settings), variant.label
+                        suite,
+                        variant.algo,
+                        seed,
+                        train,
+                        own | dict(variant.settings),
+                        variant.label,
                     )
                     specs.setdefault((seed, suite, spec.name), spec)
     return Grid(tuple(specs.values()), out)
@@ -202,7 +207,9 @@ def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
             continue
         answer, why = found.get(question.key), unusable.get(question.key)
         if answer is None:
-            lines.append(f"{question.key}: not drawn, {why or f'it needs {question.needs} in {out}'}")
+            lines.append(
+                f"{question.key}: not drawn, {why or f'it needs {question.needs} in {out}'}"
+            )
             continue
         questions.write_answers([answer], folder)
         again = f"\n    drawn again from its numbers: {why}" if why else ""
@@ -223,7 +230,7 @@ def record_episodes(
     troubles: dict[str, str] = {}
     # The unconstrained policy meets hazards, which is what the figure is about.
     scpo, trpo = _with_policy(runs, "scpo", DRONE), _with_policy(runs, "trpo", POINT)
-    wanted = []
+    wanted: list[tuple[str, RunData | None, int, Any]] = []
     if "q3" in names and scpo is not None:
         wanted.append(("q3_targets", scpo, TARGET_EPISODES, episodes.targets))
     if "fig1" in names and (trpo is not None or "figure1" not in dumps):

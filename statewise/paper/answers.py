@@ -94,7 +94,11 @@ def compared_answer(key: str, groups: Sequence[Group]) -> Data | None:
     suite, curves = asked.suite if asked.suite in has else min(has), []
     for group in groups:
         if group.suite == suite and (group.own in shown or group in variants):
-            lag = f"TRPO-LAG-{group.label.removeprefix(asked.prefix)}" if key == "app" else group.label
+            lag = (
+                f"TRPO-LAG-{group.label.removeprefix(asked.prefix)}"
+                if key == "app"
+                else group.label
+            )
             name = shown.get(group.own) or NAMES.get(group.label, lag)
             # Several settings under one label are told apart by what differs.
             differs = "".join(group.name.partition(" · ")[1:])
@@ -151,7 +155,11 @@ def bound_pairs(metrics: Columns, name: str) -> Data:
     truth = metrics[f"constraint/{name}/estimate"][1:]
     known = (np.diff(metrics["epoch"]) == 1) & ~np.isnan([truth, *bounds.values()]).any(axis=0)
     idle = known & (metrics["policy/kl"][:-1] == 0.0)
-    columns = {"steps": metrics["steps"][1:], "J": truth, "max_cost": metrics[f"cost/{name}/max"][1:]}
+    columns = {
+        "steps": metrics["steps"][1:],
+        "J": truth,
+        "max_cost": metrics[f"cost/{name}/max"][1:],
+    }
     rows: Data = {key: short(v[known & ~idle], 17) for key, v in (columns | bounds).items()}
     return rows | {"idle": int(idle.sum())}
 
@@ -205,7 +213,7 @@ def _resources(group: Group) -> dict[str, float]:
 
     The median epoch, not the mean: the first one also compiles and captures.
     """
-    seeds = []
+    seeds: list[dict[str, float | None]] = []
     for run in group.counted:
         collect, update = run.metrics["time/collect"], run.metrics["time/update"]
         used = {"memory": run.metrics.largest("memory/process_mib"),
@@ -213,9 +221,9 @@ def _resources(group: Group) -> dict[str, float]:
         if np.isnan(collect + update).all():
             return {}
         times = {"collect": collect, "update": update, "epoch": collect + update}
-        seeds.append({key: float(np.nanmedian(v)) for key, v in times.items()} | used)
-    keys = [key for key in seeds[0] if all(used[key] is not None for used in seeds)]
-    return {key: float(np.mean([used[key] for used in seeds])) for key in keys}
+        seeds.append(used | {key: float(np.nanmedian(v)) for key, v in times.items()})
+    values = {key: [used[key] for used in seeds] for key in seeds[0]}
+    return {k: float(np.mean(v)) for k, v in values.items() if None not in v}  # type: ignore[arg-type]
 
 
 def rises(increments: Sequence[float]) -> list[tuple[int, int]]:

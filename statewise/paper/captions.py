@@ -79,7 +79,9 @@ def _extents(curves: Sequence[Data], by: str = "name") -> str:
     for curve in curves:
         on = f", on a {curve['on']}" if mixed else ""
         end = "" if curve["finished"] else " (UNFINISHED)"
-        text = f"{several(curve['seeds'], 'seed')}, {millions(curve['steps'])} million steps{on}{end}"
+        text = (
+            f"{several(curve['seeds'], 'seed')}, {millions(curve['steps'])} million steps{on}{end}"
+        )
         kinds.setdefault(text, []).append(curve[by])
     one = len(kinds) == 1
     parts = [text if one else f"{', '.join(names)}: {text}" for text, names in kinds.items()]

@@ -76,7 +76,10 @@ def claims_section(groups: Sequence[Group]) -> Section:
 
 def claims_table(found: Sequence[Judged]) -> Table:
     """Suites down, claims across: first whether the runs are shorter, then yes, no, or nothing."""
-    columns = [*text_columns("suite", "steps"), *(Column(t, numeric=False) for t in TITLES.values())]
+    columns = [
+        *text_columns("suite", "steps"),
+        *(Column(t, numeric=False) for t in TITLES.values()),
+    ]
     rows = []
     for one in found:
         steps = f"shorter: {one.shorter}" if one.shorter else "as in the paper"
@@ -183,7 +186,10 @@ def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: L
         text = f"SCPO's {what} is the lowest: {number(ours)}, next {name} with {number(value)}."
         return Check(key, True, text, among, whole)
     below = " and ".join(
-        f"{g.name} ({number(v)}{_price(scpo, g)})" for v, name in lower for g in rivals if g.name == name
+        f"{g.name} ({number(v)}{_price(scpo, g)})"
+        for v, name in lower
+        for g in rivals
+        if g.name == name
     )
     text = f"SCPO is not the safest by {what}: {number(ours)}, below it {below}."
     in_doubt = [*unknown, *(name for _, name in lower)]

@@ -107,7 +107,9 @@ def episode(recorded: Recorded) -> dict[str, Any]:
     d = increments(cost, before)[..., 0]
     shares = []
     for column in d.T:  # rises as shares of the last M, if a twentieth or more
-        sizes = [float(column[start : end + 1].sum() / column.sum()) for start, end in rises(column)]
+        sizes = [
+            float(column[start : end + 1].sum() / column.sum()) for start, end in rises(column)
+        ]
         shares.append([size for size in sizes if size >= 0.05])
     # Among equals the one whose smallest rise is seen best.
     best = max(range(len(shares)), key=lambda i: (len(shares[i]), min(shares[i], default=0.0)))

@@ -114,7 +114,9 @@ class Answer:
 
 def find_answers(groups: Sequence[Group], dumps: Mapping[str, Data]) -> list[Answer]:
     """One for each question that the runs, or else numbers written down before, answer."""
-    found = [(question, question.answer(groups) or dumps.get(question.key)) for question in QUESTIONS]
+    found = [
+        (question, question.answer(groups) or dumps.get(question.key)) for question in QUESTIONS
+    ]
     return [Answer(question, data) for question, data in found if data]
 
 
@@ -140,7 +142,9 @@ def _check_columns(data: Data) -> None:
     sets = [[data[key] for key in "CMD" if key in data]]
     sets.append([column for key, column in data.get("pairs", {}).items() if key in _PAIRS])
     for line in data.get("curves", ()):
-        wanted = [(part, key) for part in ("mean", "std") for key in data.get("metrics", (MAX_COST,))]
+        wanted = [
+            (part, key) for part in ("mean", "std") for key in data.get("metrics", (MAX_COST,))
+        ]
         sets.append([line["x"], *(line[part].get(key, ()) for part, key in wanted)])
     if any(columns and (len(set(map(len, columns))) > 1 or not columns[0]) for columns in sets):
         raise ValueError("its columns are empty, or not equally long")

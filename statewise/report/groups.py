@@ -150,7 +150,8 @@ def _group(runs: list[RunData], apart: list[str]) -> Group:
         suite=first.suite,
         label=first.label,
         algo=first.algo,
-        name=(title_of(first.algo) if first.label == first.algo else first.label) + suffix(settings, apart),
+        name=(title_of(first.algo) if first.label == first.algo else first.label)
+        + suffix(settings, apart),
         main=first.label == first.algo,
         changed={k: v for k, v in settings.items() if k not in defaults or defaults[k] != v},
         task=json.dumps(task),

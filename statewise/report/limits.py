@@ -93,7 +93,9 @@ def _of_runs(group: Group) -> list[str]:
         seeds = ", ".join(
             f"seed {r.seed} ({r.summary.epochs_done} of {r.epochs} epochs)" for r in runs
         )
-        how = "in the curves (dotted), not in the tables" if group.finished else "shown as it stands"
+        how = (
+            "in the curves (dotted), not in the tables" if group.finished else "shown as it stands"
+        )
         found.append(f"{group.name}: unfinished {seeds}; {how}.")
     found += [f"{group.name}, seed {run.seed}: {note}." for run in group.runs for note in run.notes]
     return found + [

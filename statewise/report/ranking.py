@@ -11,8 +11,18 @@ from statewise.core.statistics import Interval, iqm, ratio_bootstrap
 from statewise.metrics import COST_RATE, RETURN, find, title
 from statewise.report.groups import Group, title_of
 from statewise.report.reference import Reference
-from statewise.report.table import NONE, Cell, Column, Row, Strip, Table, listed, several, text_cell
-from statewise.report.table import text_columns
+from statewise.report.table import (
+    NONE,
+    Cell,
+    Column,
+    Row,
+    Strip,
+    Table,
+    listed,
+    several,
+    text_cell,
+    text_columns,
+)
 from statewise.report.tables import COMPARED
 
 EARNED = 0.5
@@ -141,7 +151,9 @@ def _reference_score(
 ) -> tuple[float | None, dict[str, str]]:
     """Over the suites that the reference has; and the others. A method that it has not lacks nothing."""
     ratios, left_out = [], {}
-    for suite in suites if reference else ():
+    if reference is None:
+        return None, {}
+    for suite in suites:
         ours, below = reference.value(suite, algo, metric), reference.value(suite, base, metric)
         if ours is None or below is None:
             left_out[suite] = "not in its tables"
@@ -162,7 +174,9 @@ def _scale(ranks: Sequence[Rank], metric: str) -> tuple[float, float]:
     return (min(points), max(points)) if metric == RETURN else (0.0, min(max(points), 3.0))
 
 
-def _cell(ranked: Rank, metric: str, scale: tuple[float, float], reference: Reference | None) -> Cell:
+def _cell(
+    ranked: Rank, metric: str, scale: tuple[float, float], reference: Reference | None
+) -> Cell:
     interval, theirs = ranked.scores[metric], ranked.theirs[metric]
     if interval is None:
         return Cell(NONE)

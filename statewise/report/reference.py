@@ -48,7 +48,7 @@ class Reference:
         return {k: v for k, v in named.items() if not same(v, self.task[k])}
 
     def shorter(self, suite: str, least: int, most: int) -> str:
-        """"0.6 of 6 million steps" where runs of so many steps are shorter than here, else nothing."""
+        """ "0.6 of 6 million steps" where runs of so many steps are shorter than here, else nothing."""
         wanted = self.steps.get(suite, 0)
         if least >= 0.99 * wanted:
             return ""

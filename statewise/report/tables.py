@@ -234,7 +234,9 @@ def _safety_cells(group: Group, name: str, channels: Sequence[Channel]) -> list[
         name_cell(group),
         text_cell(name),
         number_cell(float(means.mean()) if len(means) else None),
-        interval_cell(over_seeds, interval_text(over_seeds.low, over_seeds.high) if over_seeds else ""),
+        interval_cell(
+            over_seeds, interval_text(over_seeds.low, over_seeds.high) if over_seeds else ""
+        ),
         number_cell(None if error is None else 1.96 * error),
         number_cell(max(worst, default=None)),
         Cell(NONE) if rate is None else Cell(percent(rate.estimate), rate.estimate),

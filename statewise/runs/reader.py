@@ -218,7 +218,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _check_config(config: Mapping[str, Any]) -> None:
+def _check_config(config: dict[str, Any]) -> None:
     """Raise ValueError unless settings have what every report needs."""
     kinds = {"suite": str, "algo": str, "seed": int, "steps": int, "steps_per_epoch": int}
     train = {"device": "", "num_envs": 1} | config["train"]
@@ -251,7 +251,9 @@ def read_epochs(folder: Path) -> tuple[dict[int, dict[str, Any]], list[str]]:
         try:
             rows.append(parse_json(line))
         except ValueError as error:
-            left = f", the {len(lines) - number} after it are left out" if number < len(lines) else ""
+            left = (
+                f", the {len(lines) - number} after it are left out" if number < len(lines) else ""
+            )
             notes = [f"{METRICS} is damaged in line {number} ({error}): read up to there{left}"]
             break
         _check_epoch(rows[-1], number)

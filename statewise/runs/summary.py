@@ -120,13 +120,18 @@ def summarise(
     window, epoch = max(1, math.ceil(LATE * planned)), metrics["epoch"]
     late, early = epoch > epoch[-1] - window, epoch <= window
     # Not the running rate of these epochs, which would hide what they are like.
-    rates = {COST_RATE: metrics.last(COST_RATE), EPOCH_COST_RATE: metrics.mean(EPOCH_COST_RATE, late)}
+    rates = {
+        COST_RATE: metrics.last(COST_RATE),
+        EPOCH_COST_RATE: metrics.mean(EPOCH_COST_RATE, late),
+    }
     tail: dict[str, Array] = {}
     notes = []
     try:
         tail = _late_episodes(episodes, metrics, late, [f"cost/{name}/max" for name in cost_names])
     except (OSError, ValueError) as error:
-        notes = [f"episodes.csv cannot be used ({error}): no spread over episodes, no worst episode"]
+        notes = [
+            f"episodes.csv cannot be used ({error}): no spread over episodes, no worst episode"
+        ]
     skipped = metrics.last("update/skipped")
     summary = RunSummary(
         epochs_done=int(epoch[-1]),
@@ -151,7 +156,10 @@ def _channel(name: str, metrics: Columns, late: Any, largest: Array | None) -> C
     counts, rates = (np.nan_to_num(metrics[key][late])
                      for key in ("episode/count", f"cost/{name}/violation_rate"))  # fmt: skip
     # A rate is a count of episodes over their number, so the count comes back exactly.
-    violations, mean = np.round(counts * rates).sum(), metrics.over_episodes(f"cost/{name}/max", late)
+    violations, mean = (
+        np.round(counts * rates).sum(),
+        metrics.over_episodes(f"cost/{name}/max", late),
+    )
     spread = (None, None) if largest is None else (float(largest.std()), float(largest.max()))
     return Channel(name, int(counts.sum()), int(violations), mean, *spread)
 

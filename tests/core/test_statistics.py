@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from statewise.core.statistics import iqm, mean_interval, pooled_error, rate_interval, ratio_bootstrap
+from statewise.core.statistics import (
+    iqm,
+    mean_interval,
+    pooled_error,
+    rate_interval,
+    ratio_bootstrap,
+)
 
 
 def test_iqm_is_the_mean_of_the_middle_half():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -55,6 +57,24 @@ def test_every_suite_of_the_paper_can_be_made(suite: str) -> None:
     assert env.observation_space.dtype == env.action_space.dtype == np.float32
     assert env.action_space == gymnasium.spaces.Box(-1.0, 1.0, (spec.action_size,))
     assert env.metadata["render_fps"] == round(1 / spec.control_dt)
+
+
+@pytest.mark.parametrize("first", ["statewise", "gymnasium"])
+def test_suites_are_known_in_whichever_order_modules_are_imported(first: str) -> None:
+    """And Gymnasium is imported by the user only; torch and MuJoCo by the first environment."""
+    modules = ["statewise", "gymnasium"] if first == "statewise" else ["gymnasium", "statewise"]
+    code = f"""
+import sys
+import {modules[0]}
+assert {first == "gymnasium"} or "gymnasium" not in sys.modules
+import {modules[1]}
+for id in ("statewise/Point-Hazard-8-v0", "statewise/Goal-v0"):
+    gymnasium.spec(id)
+assert not {{"torch", "mujoco"}} & set(sys.modules)
+print(gymnasium.make("statewise/Point-Hazard-1-v0").observation_space.shape)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout == "(79,)\n", run.stderr
 
 
 def test_any_other_suite_can_be_made_by_name() -> None:

@@ -13,11 +13,11 @@ from torch import Tensor
 import statewise
 from statewise.algos import get_algorithm
 from statewise.cli import main
-from statewise.runs import checkpoint
 from statewise.metrics import describe
+from statewise.runs import checkpoint
 from statewise.training.collect import Collector
-from statewise.training.evaluate import evaluate, run_episodes
 from statewise.training.config import TrainSettings
+from statewise.training.evaluate import evaluate, run_episodes
 from statewise.training.loop import Training
 from statewise.training.policy import load_policy
 from statewise.types import Episodes, Step

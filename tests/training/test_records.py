@@ -14,13 +14,13 @@ from statewise.algos import get_algorithm
 from statewise.cli import main
 from statewise.envs import vec_env
 from statewise.envs.vec_env import VecEnv
+from statewise.metrics import describe
 from statewise.runs.folder import RunFolder
 from statewise.runs.lock import RunLockedError, is_locked
 from statewise.training import api
-from statewise.metrics import describe
 from statewise.training.collect import Collector
-from statewise.training.evaluate import evaluate
 from statewise.training.config import TrainSettings
+from statewise.training.evaluate import evaluate
 from statewise.training.loop import Training, build_env
 from statewise.types import Episodes
 
