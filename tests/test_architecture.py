@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,19 @@ def test_only_sim_imports_a_simulator() -> None:
         for name in imports(path)
         if name.split(".")[0] in ("mujoco", "mujoco_warp", "warp")
     ]
+    assert not wrong, wrong
+
+
+def test_the_report_knows_nothing_of_the_paper() -> None:
+    """It compares any runs with any baseline; names of methods and suites come from outside."""
+    named = re.compile(r"\bpaper|scpo|trpo|hazard|pillar", re.IGNORECASE)
+    files = [path for path in (PACKAGE / "report").rglob("*") if path.suffix not in ("", ".pyc")]
+    assert len(files) > 10
+    wrong = [
+        f"{path.name}: {found[0]}" for path in files if (found := named.search(path.read_text()))
+    ]
+    wrong += [f"{path.name} imports {name}" for path in files if path.suffix == ".py"
+              for name in imports(path) if name.startswith("statewise.paper")]  # fmt: skip
     assert not wrong, wrong
 
 

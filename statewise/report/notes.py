@@ -38,7 +38,7 @@ class Notes:
 
 
 def read_notes(path: Path | None, suites: Sequence[str]) -> Notes:
-    """Split a file at its headings `# Point-Hazard-8` or `## Point-Hazard-8`."""
+    """Split a file at its headings `# SUITE` or `## SUITE`."""
     if path is None:
         return Notes("", {}, ())
     if not path.is_file():

@@ -171,14 +171,14 @@ def _late_episodes(
 
     The file may be long, so it is read from its end.
     """
-    import pandas
-
     epoch, counts = metrics["epoch"], np.nan_to_num(metrics["episode/count"])
     expected = int(counts[late].sum())
     if not expected or not names:
         return {}
     if not path.is_file() or path.stat().st_size == 0:
         raise ValueError("it is missing or empty")
+    import pandas  # slow to import, and exports have no episodes
+
     before = epoch[(counts > 0) & ~late]
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         head = content.find(b"\n") + 1
