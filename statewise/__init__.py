@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from statewise.envs.suites import Suite as Suite
     from statewise.envs.suites import parse_suite as parse_suite
     from statewise.envs.vec_env import VecEnv as VecEnv
+    from statewise.runs.reader import read_runs as read_runs
     from statewise.training.api import evaluate as evaluate
     from statewise.training.api import resume as resume
     from statewise.training.api import train as train
@@ -44,6 +45,7 @@ _HOMES = {
     "envs.robots": ("Robot", "get_robot", "register_robot", "robot_names"),
     "envs.suites": ("PAPER_SUITES", "Suite", "parse_suite"),
     "envs.vec_env": ("VecEnv",),
+    "runs.reader": ("read_runs",),
     "training.api": ("evaluate", "resume", "train"),
     "training.policy": ("Policy", "load_policy"),
     "types": ("EnvSpec", "Rollout", "Step"),
