@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from statewise.algos import ALGORITHMS
 from statewise.envs.suites import PAPER_SUITES
 from statewise.paper.report import paper_parts
 from statewise.report.write import write_report
@@ -56,14 +55,7 @@ def main(args: Args) -> None:
         read = time.perf_counter() - started
         reference, sections = paper_parts(reading, [root / "runs"])
         page = write_report(
-            reading,
-            root / "report",
-            None,
-            "trpo",
-            reference,
-            sections,
-            root / "results",
-            ALGORITHMS,
+            reading, root / "report", None, "trpo", reference, sections, root / "results"
         )
         seconds = time.perf_counter() - started
         size = sum(f.stat().st_size for f in (root / "results").rglob("*") if f.is_file())

@@ -322,7 +322,7 @@ class Report:
         default = "trpo" if any(run.algo == "trpo" for run in reading.runs) else None
         page = write_report(
             reading, self.out, self.notes, self.baseline or default, reference, sections,
-            self.export, ALGORITHMS, bold="scpo" if reference else "",
+            self.export,
         )  # fmt: skip
         print(f"report: {page} and {self.out / 'report.md'}")
         if self.export is not None:

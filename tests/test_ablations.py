@@ -36,7 +36,7 @@ BOTH = {"constraint/hazard/estimate": 0.05, "policy/kl": 0.01}
 
 
 def groups_of(root: Path) -> list[Group]:
-    return group_runs(find_runs([root]).runs, ALGORITHMS, reference())
+    return group_runs(find_runs([root]).runs, reference())
 
 
 def recorded(*episodes: list[float]) -> Recorded:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from statewise.report.data import read_runs
 from synthetic_runs import write_run
 
 from statewise import metrics
@@ -30,6 +29,7 @@ from statewise.report.curves import (
 )
 from statewise.report.groups import Curve, group_runs
 from statewise.report.html import page_scripts
+from statewise.runs.reader import find_runs
 
 RETURN = metrics.RETURN
 
@@ -109,7 +109,7 @@ def test_the_band_is_one_sample_deviation_and_one_seed_has_none(tmp_path: Path) 
     for seed, value in enumerate((1.0, 2.0, 6.0)):
         write_run(tmp_path, seed=seed, epoch=fixed(**{RETURN: value}))
     write_run(tmp_path, algo="trpo", epoch=fixed(**{RETURN: 4.0}))
-    (suite,) = suite_curves(group_runs(read_runs([tmp_path]).runs))
+    (suite,) = suite_curves(group_runs(find_runs([tmp_path]).runs))
     axis = draw_panels(suite.lines).axes[0]
     (band,) = axis.collections
     deviation = math.sqrt((4 + 1 + 9) / 2)  # around the mean, 3

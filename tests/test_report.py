@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from synthetic_runs import ENVIRONMENT, learning, write_run
 
-from statewise.algos import ALGORITHMS
 from statewise.cli import main
 from statewise.core.statistics import mean_interval, pooled_error, rate_interval
 from statewise.paper.claims import claims_section, judge
@@ -30,7 +29,7 @@ from statewise.runs.reader import POINTS, find_runs
 
 
 def groups_of(root: Path) -> list[Group]:
-    return group_runs(find_runs([root]).runs, ALGORITHMS, reference())
+    return group_runs(find_runs([root]).runs, reference())
 
 
 def only(root: Path) -> Group:
@@ -53,7 +52,7 @@ def reported(root: Path, baseline: str | None = None, **more: Any) -> Report:
     reading = find_runs([root])
     base = baseline or ("trpo" if any(run.algo == "trpo" for run in reading.runs) else None)
     claims = [claims_section(groups_of(root))]
-    given = {"reference": reference(), "sections": claims, "algorithms": ALGORITHMS} | more
+    given = {"reference": reference(), "sections": claims} | more
     return assemble(reading, baseline=base, **given)
 
 

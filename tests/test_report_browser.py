@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
-from statewise.report.build import build_report
 from synthetic_runs import learning, write_run
 
 from statewise import metrics
+from statewise.paper.report import paper_parts
+from statewise.report.write import write_report
+from statewise.runs.reader import find_runs
 
 SUITES = ("Point-Hazard-1", "Point-Hazard-8")
 ALGOS = ("scpo", "trpo", "cpo", "trpo_sl")
@@ -40,7 +42,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 )
     write_run(root / "runs", "Point-Hazard-8", "pcpo", epochs=EPOCHS, done=40,
               epoch=learning("pcpo", 0, EPOCHS))  # fmt: skip
-    return build_report([root / "runs"], root / "report")
+    reading = find_runs([root / "runs"])
+    reference, sections = paper_parts(reading, [root / "runs"])
+    return write_report(reading, root / "report", None, "trpo", reference, sections)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import pytest
 from synthetic_runs import write_run
 
 import statewise
-from statewise.algos import ALGORITHMS
 from statewise.bench import ray_launcher
 from statewise.cli import main
 from statewise.paper import questions as q
@@ -37,7 +36,7 @@ SCPO_RUN = "Point-Hazard-8/scpo/seed-0"
 
 
 def groups_of(root: Path) -> list[Group]:
-    return group_runs(find_runs([root]).runs, ALGORITHMS, reference())
+    return group_runs(find_runs([root]).runs, reference())
 
 
 def findings(root: Path) -> Judged:
@@ -45,7 +44,7 @@ def findings(root: Path) -> Judged:
 
 
 def limits(root: Path) -> list[str]:
-    return limits_of(groups_of(root), reference(), ALGORITHMS)
+    return limits_of(groups_of(root), reference())
 
 
 def check(root: Path, key: str) -> Check:

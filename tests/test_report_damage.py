@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from synthetic_runs import write_run
 
-from statewise.algos import ALGORITHMS
 from statewise.cli import main
 from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
@@ -45,7 +44,7 @@ def files_of(root: Path) -> dict[Path, bytes]:
 
 def said(root: Path) -> str:
     """Everything the page and its twin can say; every table and chart is made for it."""
-    report = assemble(find_runs([root]), reference=reference(), algorithms=ALGORITHMS)
+    report = assemble(find_runs([root]), reference=reference())
     page(report)
     return markdown(report)
 
@@ -412,7 +411,7 @@ def test_seeds_with_different_constraints_are_in_the_rows_they_have(tmp_path: Pa
     write_run(tmp_path, seed=0)
     other = write_run(tmp_path, seed=1)
     change(other / "config.json", lambda c: c["spec"].update(cost_names=[]))
-    (group,) = group_runs(find_runs([tmp_path]).runs, ALGORITHMS, reference())
+    (group,) = group_runs(find_runs([tmp_path]).runs, reference())
     table = safety_table([group])
     assert [row.cells[-1].text for row in table.rows] == ["100"]
     assert table.notes[1:] == (f"SCPO: {other} has no constraint hazard; not in its row.",)

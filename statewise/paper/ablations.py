@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from statewise import settings
-from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.algos import get_algorithm
 from statewise.bench.command import STOPPED_STATUS, GridOptions, leave, run_grid, split
 from statewise.bench.grid import Grid, RunSpec, parse_seeds
 from statewise.paper.reference import DRONE, MAXIMUM_SUITES, POINT, reference
@@ -200,7 +200,7 @@ def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
             trouble.insert(0, str(error))
     lines = [f"left out: {line}" for line in trouble]
     recorded, unusable = record_episodes(runs, names, dumps)
-    groups = group_runs(runs, ALGORITHMS, reference())
+    groups = group_runs(runs, reference())
     found = {a.question.key: a for a in questions.find_answers(groups, dumps | recorded)}
     for question in questions.QUESTIONS:
         if question.name not in names:

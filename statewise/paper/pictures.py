@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from statewise import metrics
-from statewise.paper.answers import rises
+from statewise.paper.answers import Data, rises
 from statewise.paper.reference import ALGOS
 from statewise.report.curves import (
     STEPS,
@@ -25,8 +25,6 @@ from statewise.report.curves import (
 )
 from statewise.report.groups import Curve
 from statewise.report.table import number, percent
-
-Data = dict[str, Any]
 
 RESOURCE_TITLES = {
     "collect": "collecting, s an epoch",
@@ -188,7 +186,7 @@ def draw_episode(data: Data) -> Figure:
     above.plot(steps, cost, color=_COST, linewidth=1.8, label="C, cost of the step")
     above.step(steps, maximum, where="post", color=_MAXIMUM, linewidth=2.0,
                label="M, largest so far")  # fmt: skip
-    for start, end in rises(increment.tolist()):
+    for start, end in rises(increment):
         low = maximum[start] - increment[start]
         above.annotate("", (end, maximum[end]), (end, low), zorder=5,
                        arrowprops={"arrowstyle": "-|>", "color": _INCREMENT, "linewidth": 1.6,

@@ -107,9 +107,9 @@ class Answer:
     def caption(self) -> str:
         return self.question.caption(self.data)
 
-    def save(self, folder: Path) -> Path:
-        """Write the figure as .png and .svg; the former."""
-        return pictures.save(self.question.draw(self.data), folder / self.question.key)
+    def save(self, folder: Path, svg: bool = True) -> Path:
+        """Write the figure as .png, which is returned, and as .svg if asked to."""
+        return pictures.save(self.question.draw(self.data), folder / self.question.key, svg)
 
 
 def find_answers(groups: Sequence[Group], dumps: Mapping[str, Data]) -> list[Answer]:
@@ -169,7 +169,7 @@ def questions_section(
     html = [f"<p>Left out: {escape(line)}</p>" for line in left_out]
     text = [plain(f"Left out: {line}") for line in left_out]
     for answer in found:
-        file, title = answer.save(folder), answer.question.title
+        file, title = answer.save(folder, svg=False), answer.question.title
         html.append(f"<h3>{escape(title)}</h3>{picture(file, answer.caption)[0]}")
         text.append(f"### {title}\n\n![{title}](pictures/{file.name})\n\n{plain(answer.caption)}")
     labels = tuple({g.label for g in groups if answers.of_a_question(g.label)})

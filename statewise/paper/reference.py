@@ -53,6 +53,6 @@ def reference() -> Reference:
         values=values,
         steps={suite: LONG_STEPS if long[suite] else STEPS for suite in SUITES},
         seeds=SEEDS,
-        algos=ALGOS,
+        algos=tuple(ALGOS),
         task=TASK,
     )

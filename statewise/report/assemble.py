@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from statewise import metrics
-from statewise.report.groups import Algorithms, Group, group_runs
+from statewise.report.groups import Group, group_runs
 from statewise.report.limits import flags_of, limits_of
 from statewise.report.notes import Notes, read_notes
 from statewise.report.provenance import groups_table, machines_table
@@ -105,6 +105,8 @@ class Report:
     suites: tuple[SuiteReport, ...]
     provenance: tuple[Table, ...]
     reference: Reference | None = None
+    first: str = ""
+    """The algorithm that stands first beside the baseline, whose lines and rows stand out"""
     definitions: tuple[tuple[str, str], ...] = DEFINITIONS
 
     @property
@@ -122,11 +124,10 @@ def assemble(
     baseline: str | None = None,
     reference: Reference | None = None,
     sections: Sections = (),
-    algorithms: Algorithms | None = None,
     pictures: Path = Path("pictures"),
 ) -> Report:
     """Group the runs, and compute every table and sentence. Arguments are those of `write_report`."""
-    groups = group_runs(reading.runs, algorithms, reference)
+    groups = group_runs(reading.runs, reference)
     algos = list(dict.fromkeys(g.algo for g in groups if g.main))
     if baseline is not None and baseline not in algos:
         raise ValueError(f"no run of the baseline {baseline!r} is here: choose one of "
@@ -147,15 +148,15 @@ def assemble(
                 name=name,
                 failures=tuple(s.text for s in said if not s.holds),
                 holds=tuple(s.text for s in said if s.holds),
-                limits=tuple(limits_of(members, reference, algorithms or {})),
+                limits=tuple(limits_of(members, reference)),
                 notes=notes.suites.get(name, ""),
                 tables=tuple(table for table in tables if table.rows),
                 seeds=seeds_table(members),
             )
         )
     ranks, rankings = ranking_tables(groups, baseline, reference)
-    first = [r.algo for r in ranks if r.algo != baseline][:1]
-    shown = [baseline, *first] if baseline else algos[:2]
+    first = next((r.algo for r in ranks if r.algo != baseline), "")
+    shown = [baseline, first] if baseline else algos[:2]
     return Report(
         lead=_lead(groups, reference),
         run_count=len(reading.runs),
@@ -168,6 +169,7 @@ def assemble(
         suites=tuple(suites),
         provenance=(groups_table(groups), machines_table(groups)),
         reference=reference,
+        first=first,
     )
 
 

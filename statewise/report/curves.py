@@ -167,7 +167,7 @@ def run_lines(runs: Sequence[Path]) -> list[Line]:
         if not RunFolder.open(path).metrics():
             raise ValueError(f"the run {path} has no finished epoch to draw yet")
     reading = find_runs(runs)
-    groups = group_runs(reading.runs, ALGORITHMS)
+    groups = group_runs(reading.runs)
     for note in (*reading.notes, *mixed_labels(groups)):
         log.warning("%s", note)
     suites = suite_curves(groups)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from statewise.algos import ALGORITHMS
 from statewise.metrics import CHARTS
 from statewise.report.reference import Reference
 from statewise.runs.differences import deciding, differing, setting_text, suffix
@@ -18,9 +19,6 @@ from statewise.runs.reader import RunData
 from statewise.runs.summary import Array
 from statewise.settings import to_json
 from statewise.training.config import TrainSettings
-
-Algorithms = Mapping[str, Any]
-"""Algorithm classes by name, which know their title and default settings"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +114,8 @@ class Curve:
     """Sample standard deviation over seeds; NaN for one seed"""
 
 
-def group_runs(
-    runs: Sequence[RunData],
-    algorithms: Algorithms | None = None,
-    reference: Reference | None = None,
-) -> list[Group]:
+def group_runs(runs: Sequence[RunData], reference: Reference | None = None) -> list[Group]:
     """All groups; suites and algorithms in the order of the reference, then by name."""
-    known = algorithms or {}
     by_name: dict[tuple[str, str], dict[str, list[RunData]]] = {}
     for run in runs:
         key = json.dumps(run.settings, sort_keys=True)
@@ -130,7 +123,7 @@ def group_runs(
     groups = []
     for kinds in by_name.values():
         apart = differing([members[0].settings for members in kinds.values()])
-        found = [_group(members, apart, known, reference) for members in kinds.values()]
+        found = [_group(members, apart) for members in kinds.values()]
         # Of several settings under the name of an algorithm, the most usual ones stand for it.
         best = min(found, key=lambda g: (not g.finished, len(g.changed), -len(g.runs)))
         groups += [dataclasses.replace(g, main=g.main and g is best) for g in found]
@@ -144,31 +137,32 @@ def group_runs(
     return sorted(groups, key=order)
 
 
-def _group(
-    runs: list[RunData], apart: list[str], algorithms: Algorithms, reference: Reference | None
-) -> Group:
+def _group(runs: list[RunData], apart: list[str]) -> Group:
     first = runs[0]
-    settings, kind = first.settings, algorithms.get(first.algo)
+    settings, kind = first.settings, ALGORITHMS.get(first.algo)
     defaults = deciding({
         "train": to_json(TrainSettings(first.suite, device="cpu").resolved()),
         "algorithm": to_json(kind.settings_class()) if kind is not None else {},
     }) | {"algo": first.algo}  # fmt: skip
-    title = getattr(
-        kind, "title", (reference.algos if reference else {}).get(first.algo, first.algo)
-    )
     task = {k: settings[k] for k in sorted(first.config["train"])
             if k in settings and k not in ("algo", "device", "imports")}  # fmt: skip
     return Group(
         suite=first.suite,
         label=first.label,
         algo=first.algo,
-        name=(title if first.label == first.algo else first.label) + suffix(settings, apart),
+        name=(title_of(first.algo) if first.label == first.algo else first.label)
+        + suffix(settings, apart),
         main=first.label == first.algo,
         changed={k: v for k, v in settings.items() if k not in defaults or defaults[k] != v},
         task=json.dumps(task),
         device=settings.get("device", "cpu"),
         runs=tuple(sorted(runs, key=lambda run: run.seed)),
     )
+
+
+def title_of(algo: str) -> str:
+    """What people call an algorithm; one that is not registered here is called by its key."""
+    return ALGORITHMS[algo].title if algo in ALGORITHMS else algo
 
 
 def mixed_labels(groups: Sequence[Group]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from statewise.report.groups import Algorithms, Group, mixed_labels
+from statewise.algos import ALGORITHMS
+from statewise.report.groups import Group, mixed_labels, title_of
 from statewise.report.notes import Notes
 from statewise.report.reference import Reference
 from statewise.report.table import millions
@@ -31,9 +32,7 @@ def flags_of(reading: Reading, groups: Sequence[Group], notes: Notes) -> list[st
     return flags
 
 
-def limits_of(
-    groups: Sequence[Group], reference: Reference | None, algorithms: Algorithms
-) -> list[str]:
+def limits_of(groups: Sequence[Group], reference: Reference | None = None) -> list[str]:
     """What limits the numbers of one suite: first where its runs are shorter than the reference's."""
     mains = [g for g in groups if g.main and g.finished]
     found = _beside_reference(mains, groups[0].suite, reference) if reference else []
@@ -48,7 +47,7 @@ def limits_of(
     cpu = [g.name for g in groups if g.name not in gpu]
     if cpu and gpu:
         found.append(f"Trained on a CPU: {', '.join(cpu)}; on a GPU: {', '.join(gpu)}.")
-    if unknown := [g.name for g in mains if algorithms and g.algo not in algorithms]:
+    if unknown := [g.name for g in mains if g.algo not in ALGORITHMS]:
         found.append(f"Default settings are not known of {', '.join(unknown)}: import the module that "
                      f"registers it. All its settings are listed as changed.")  # fmt: skip
     for group in groups:
@@ -79,7 +78,7 @@ def _beside_reference(mains: Sequence[Group], suite: str, reference: Reference) 
         found.append(f"Another task than the {name}'s, so not held against its numbers: "
                      f"{', '.join(other)}.")  # fmt: skip
     there = [g.algo for g in mains]
-    absent = [title for algo, title in reference.algos.items() if algo not in there]
+    absent = [title_of(algo) for algo in reference.algos if algo not in there]
     if absent and suite in reference.steps:
         found.append(f"No finished run of {', '.join(absent)}.")
     if not reference.has(suite):

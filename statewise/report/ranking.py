@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from statewise.core.statistics import Interval, iqm, ratio_bootstrap
 from statewise.metrics import COST_RATE, RETURN, find, title
-from statewise.report.groups import Group
+from statewise.report.groups import Group, title_of
 from statewise.report.reference import Reference
 from statewise.report.table import (
     NONE,
@@ -158,7 +158,7 @@ def _reference_score(
         if ours is None or below is None:
             left_out[suite] = "not in its tables"
         elif below <= 0:
-            left_out[suite] = f"its {reference.algos[base]}'s is not above 0"
+            left_out[suite] = f"its {title_of(base)}'s is not above 0"
         else:
             ratios.append(ours / below)
     return (iqm(ratios), left_out) if ratios else (None, {})

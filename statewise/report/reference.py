@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,8 @@ class Reference:
     steps: Mapping[str, int]
     """Environment steps that it trains in each suite, which are its suites in their order"""
     seeds: int
-    algos: Mapping[str, str]
-    """Its algorithms in their order, each with the name that it has there"""
+    algos: Sequence[str]
+    """Its algorithms in their order"""
     task: Mapping[str, Any] = field(default_factory=dict)
     """Settings that make the task. Runs with others are not held against its numbers."""
 

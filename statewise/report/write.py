@@ -13,7 +13,6 @@ from pathlib import Path
 from statewise.report.assemble import Sections, assemble
 from statewise.report.curves import draw_suite, suite_curves
 from statewise.report.export import export_runs
-from statewise.report.groups import Algorithms
 from statewise.report.html import page
 from statewise.report.markdown import markdown
 from statewise.report.reference import Reference
@@ -31,8 +30,6 @@ def write_report(
     reference: Reference | None = None,
     sections: Sections = (),
     export: Path | None = None,
-    algorithms: Algorithms | None = None,
-    bold: str = "",
 ) -> Path:
     """Write `out/index.html`, `out/report.md` and `out/pictures/`; returns the page.
 
@@ -42,24 +39,22 @@ def write_report(
     reference: published numbers to show beside those of the runs.
     sections: parts to add, or what makes them of the groups of runs and a folder for pictures.
     export: a folder that the small form of the runs is written to.
-    algorithms: the classes by name, for titles and default settings (`statewise.ALGORITHMS`).
-    bold: the algorithm whose lines and rows stand out.
     """
     reading = runs if isinstance(runs, Reading) else find_runs(runs)
     if export is not None:  # first: it is refused where it would write over runs
         export_runs(reading.runs, export)
     pictures = out / "pictures"
-    report = assemble(reading, notes, baseline, reference, sections, algorithms, pictures)
+    report = assemble(reading, notes, baseline, reference, sections, pictures)
     for flag in report.flags:  # on the page too
         log.warning("%s", flag)
     for file in (file for section in report.sections for file in section.files):
         pictures.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, pictures / file.name)
-    places = {suite.name: out / suite.picture for suite in report.suites}
-    for suite in suite_curves(report.charted, reference, bold):
-        draw_suite(suite, places[suite.name], reference.name if reference else "")
+    files = {suite.name: suite.picture for suite in report.suites}
+    for suite in suite_curves(report.charted, reference, report.first):
+        draw_suite(suite, out / files[suite.name], reference.name if reference else "")
     write_atomically(out / "report.md", markdown(report).encode())
-    write_atomically(out / "index.html", page(report, bold).encode())
+    write_atomically(out / "index.html", page(report, report.first).encode())
     return out / "index.html"
 
 
