@@ -389,7 +389,6 @@ def test_other_settings_under_one_name_are_apart_and_flagged(tmp_path: Path) -> 
     assert [g.mean("last", "episode/return") for g in groups] == [1.0, 3.0]
     assert [g.main for g in groups] == [True, False]  # the defaults stand for the algorithm
     assert "runs named scpo have 2 different settings" in said(tmp_path)
-    assert [entry["colour"] for entry in legend(groups)] == ["scpo", "x0"]
 
 
 def test_settings_that_change_nothing_do_not_split_a_group(tmp_path: Path) -> None:
