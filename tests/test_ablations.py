@@ -401,9 +401,9 @@ def test_damaged_numbers_are_named(tmp_path: Path) -> None:
 
 def test_no_two_curves_of_a_figure_look_the_same() -> None:
     for experiment in EXPERIMENTS.values():
-        curves = [{"algo": "" if v.label else v.algo} for v in experiment.variants]
-        looks = {style[:2] for style in styles(curves)}
-        assert len(looks) == len(curves)
+        names = {v.label or v.algo: "" if v.label else v.algo for v in experiment.variants}
+        looks = {(style.light, style.dash) for style in styles(names).values()}
+        assert len(looks) == len(names) == len(experiment.variants)
 
 
 def test_runs_of_a_question_are_left_out_of_the_curves_of_a_suite() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from statewise.report.page import page
 from synthetic_runs import write_run
 
 from statewise.core.statistics import ratio_bootstrap
 from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
 from statewise.report.groups import group_runs
+from statewise.report.html import page
 from statewise.report.markdown import markdown
 from statewise.report.ranking import Rank, rank
 from statewise.runs.reader import find_runs
@@ -114,7 +114,7 @@ def test_a_suite_that_a_score_is_not_over_is_named_with_the_reason(tmp_path: Pat
         write(tmp_path, suite, "trpo", 0.0 if suite == SUITES[2] else 1.0)
         write(tmp_path, suite, "scpo", 0.5)
         write(tmp_path, suite, "cpo", 0.5, **(empty if suite == SUITES[1] else {}))
-    html, text = (side.replace("&#x27;", "'") for side in both_say(tmp_path))
+    html, text = (side.replace("&#39;", "'") for side in both_say(tmp_path))
     for side in (html, text):
         assert (
             f"Left out of the episode cost: {SUITES[2]} (TRPO's is not above 0); "
