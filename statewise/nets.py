@@ -1,7 +1,5 @@
 """The networks: a Gaussian policy and critics, all tanh MLPs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -449,8 +449,9 @@ def big_grid() -> list[Run]:
         if i <= 41:
             epoch = run.train.epochs if i < 40 else run.train.epochs // 2
             steps = epoch * run.train.steps_per_epoch
-            run.metrics = {"epoch": epoch, "steps": steps, "time/total": steps / 1e4, "episode/return": 2.5,
-                           "cost/episode": None, "time/steps_per_second": 1e4}  # fmt: skip
+            run.metrics = {"epoch": epoch, "steps": steps, "time/total": steps / 1e4,
+                           "episode/return": 2.5, "cost/episode": None,
+                           "time/steps_per_second": 1e4}  # fmt: skip
     runs[3].state, runs[3].note = "failed", "out of luck"
     return runs
 

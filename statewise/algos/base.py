@@ -162,10 +162,10 @@ class Algorithm:
         networks = {name: net.to(self.device) for name, net in (networks | self.build()).items()}
         for network in (policy, *networks.values()):
             # Inputs that are always zero are left out, but count in the scale of the first weights.
-            first = next(m for m in network.modules() if isinstance(m, nn.Linear))
-            scale = math.sqrt(first.in_features / (first.in_features + spec.num_zeros))
-            first.weight.data.mul_(scale)
-            first.bias.data.mul_(scale)
+            for first in [m for m in network.modules() if isinstance(m, nn.Linear)][:1]:
+                scale = math.sqrt(first.in_features / (first.in_features + spec.num_zeros))
+                first.weight.data.mul_(scale)
+                first.bias.data.mul_(scale)
         return networks
 
     # What a method fills in ----------------------------------------------------------------------
@@ -243,14 +243,15 @@ class Algorithm:
             self._measure(rollout)  # before anything is learned
         self.observe_rollout(rollout)
         batch = self.estimate(rollout)
-        if not batch.finite():
+        if batch.finite():
+            metrics = self.update_networks(batch)
+            if not first:
+                self._measure(rollout)  # only now: the batch was made with the scale of before
+            metrics = batch.metrics(self.spec.cost_names) | metrics
+        else:
             self.skipped += 1
-            return {"update/skipped": self.skipped + self.critics.undone, "update/skipped_now": 1.0}
-        metrics = self.update_networks(batch)
-        if not first:
-            self._measure(rollout)  # only now: the batch was made with the scale of before
-        metrics["update/skipped"] = self.skipped + self.critics.undone
-        return batch.metrics(self.spec.cost_names) | metrics
+            metrics = {"update/skipped_now": 1.0}
+        return metrics | {"update/skipped": self.skipped + self.critics.undone}
 
     def _measure(self, rollout: Rollout) -> None:
         """Update the mean and standard deviation of what networks read."""

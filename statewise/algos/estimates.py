@@ -126,9 +126,8 @@ def make_batch(
     most = torch.tensor(bounds, dtype=torch.float64)
     most = torch.maximum(most, rollout.cost_max.flatten(0, 1).amax(dim=0).double().cpu())
     about = mmdp.episode_mean(cost, rollout.ended, rollout.age, **values)
-    # Nor is it taken to be smaller than what was seen of it: V_D learns slowly, and its errors can hide
-    # every cost while the stream of episodes is not steady. Costs are not negative, so an estimate
-    # below 0 is noise, and would switch a limit of 0 off.
+    # Nor is it smaller than what was seen of it, which the errors of V_D can hide. Costs are not
+    # negative, so an estimate below 0 is noise, and would switch a limit of 0 off.
     least = about.seen if increments else torch.zeros_like(about.seen)
     return Batch(
         rollout=rollout,

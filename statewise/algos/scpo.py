@@ -43,8 +43,7 @@ class ScpoSettings(CpoSettings):
     proportion, which relies on V_D, and V_D is fitted to as many of the last epochs as hold that many
     (at most eight, with `subsample` "none"). 0 trusts every batch, as the paper does."""
     cost_critic_lr: float = number(3e-4, above=0)
-    """Learning rate of V_D. It is lower than that of V, because V_D soon overfits the few costs of a
-    batch."""
+    """Learning rate of V_D. It is lower than that of V: V_D soon overfits the few costs of a batch."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
     """How V_D is fitted where most targets are zero: to all rows; to as many zeros as positive
     targets, drawn anew in each step ("resample", the paper) or once in an epoch; or to all rows,

@@ -58,11 +58,9 @@ class TrpoFac(TrustRegionAlgorithm):
     def raise_prices(self, batch: Batch) -> Metrics:
         """Ascend E[λ(s) (cost-to-go(s) - limit)]."""
         s, optimizer = self.settings, self.critics.optimizers["multiplier"]
-        ahead = batch.cost_target
-        if s.cost_to_go == "critic" and self.cost_value is not None:
-            with torch.no_grad():
-                ahead = self.cost_value(batch.inputs)
-        violation = ahead - self.limit
+        critic = self.cost_value if s.cost_to_go == "critic" else None
+        with torch.no_grad():
+            violation = (critic(batch.inputs) if critic else batch.cost_target) - self.limit
         saved = [x.clone() for x in memory(self.multiplier, optimizer)]
         loss = torch.zeros(())
         for _ in range(s.multiplier_iterations):

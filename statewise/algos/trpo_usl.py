@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from statewise.algos.base import Metrics
 from statewise.algos.estimates import Batch
 from statewise.algos.policy_step import Candidate, Objective, surrogate
-from statewise.algos.safety_layer import SafetyLayer, SafetyLayerSettings
+from statewise.algos.trpo_sl import SafetyLayer, SafetyLayerSettings
 from statewise.nets import mlp
 from statewise.settings import number
 from statewise.types import Step

@@ -112,7 +112,8 @@ def _cells(run: Run, runs: Sequence[Run]) -> dict[str, Text]:
     speed = run.metrics.get("time/steps_per_second")
     texts = [
         run.spec.suite, run.spec.name, str(run.spec.seed), _word(run), "━" * done + "·" * (10 - done),
-        f"{run.progress:.0%}", *numbers(run), "" if speed is None else f"{speed:,.0f}", as_text(left) if left else "",
+        f"{run.progress:.0%}", *numbers(run), "" if speed is None else f"{speed:,.0f}",
+        as_text(left) if left else "",
     ]  # fmt: skip
     styles = {"state": _STYLES[run.state], "progress": _STYLES[run.state]}
     return {

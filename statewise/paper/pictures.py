@@ -186,7 +186,7 @@ def draw_episode(data: Data) -> Figure:
     above.plot(steps, cost, color=_COST, linewidth=1.8, label="C, cost of the step")
     above.step(steps, maximum, where="post", color=_MAXIMUM, linewidth=2.0,
                label="M, largest so far")  # fmt: skip
-    for start, end in rises(increment):
+    for start, end in rises(increment.tolist()):
         low = maximum[start] - increment[start]
         above.annotate("", (end, maximum[end]), (end, low), zorder=5,
                        arrowprops={"arrowstyle": "-|>", "color": _INCREMENT, "linewidth": 1.6,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-FORMAT = 3
+FORMAT = 4
 _MAGIC = b"statewise checkpoint "
 
 

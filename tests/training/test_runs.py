@@ -69,8 +69,11 @@ def test_a_run_folder_holds_what_reproduces_and_describes_the_run(finished: Path
     lines = metrics(finished)
     assert [m["epoch"] for m in lines] == list(range(1, 11))
     assert lines[-1]["steps"] == 1600
-    for key in ("episode/return", "cost/episode", "cost/max", "cost/rate", "policy/kl", "policy/case", "sim/faults",
-                "constraint/hazard/estimate", "constraint/hazard/violation", "constraint/hazard/nu", "constraint/hazard/bound", "critic/value_loss"):  # fmt: skip
+    for key in (
+        "episode/return", "cost/episode", "cost/max", "cost/rate", "policy/kl", "policy/case",
+        "sim/faults", "constraint/hazard/estimate", "constraint/hazard/violation",
+        "constraint/hazard/nu", "constraint/hazard/bound", "critic/value_loss",
+    ):  # fmt: skip
         assert key in lines[-1], key
     assert (finished / "episodes.csv").exists()
     kept = [p.name for p in checkpoint.latest(finished / "checkpoints")]
