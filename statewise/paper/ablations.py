@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +29,6 @@ _UNREADABLE = (ValueError, KeyError, RuntimeError, OSError)
 not here."""
 
 
-@dataclass(frozen=True)
-class Variant:
-    """An algorithm with some settings of its own changed, under a label."""
-
-    algo: str
-    label: str = ""
-    """Empty: the defaults, the same run that `bench paper` makes"""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """The runs of a question: every variant in every suite."""
-
-    suites: tuple[str, ...] = ()
-    variants: tuple[Variant, ...] = ()
-
-
-TRPO, CPO, SCPO, LAGRANGIAN = (Variant(name) for name in ("trpo", "cpo", "scpo", "trpo_lag"))
 PAPER_SCPO = {
     "scale_inputs": False,
     "cost_critic_lr": 1e-3,
@@ -61,33 +43,31 @@ PAPER_SCPO = {
 }
 """SCPO by the paper's tables. Its bound term stays out, as in its code: with it no step is feasible."""
 
-EXPERIMENTS = {
-    "fig1": Experiment(),
-    "q2": Experiment(MAXIMUM_SUITES, (SCPO,)),
-    "q3": Experiment((DRONE,), (
-        SCPO,
-        Variant("scpo", "scpo-subsample-resample", {"subsample": "resample"}),
-    )),
-    "q4": Experiment((POINT,), (SCPO,)),
-    "q5": Experiment((POINT,), (TRPO, CPO, SCPO)),
-    "app": Experiment((POINT,), (
-        SCPO,
-        LAGRANGIAN,
-        Variant("trpo_lag", "trpo_lag-k10", {"penalty_scale": 10.0}),
-        Variant("trpo_lag", "trpo_lag-k100", {"penalty_scale": 100.0}),
-    )),
-    "departures": Experiment((POINT,), (
-        SCPO,
-        Variant("scpo", "scpo-paper", PAPER_SCPO),
-        Variant("scpo", "scpo-blind", {"policy_sees_maximum": False}),
-        Variant("scpo", "scpo-raw-inputs", {"scale_inputs": False}),
-        Variant("scpo", "scpo-eta-1", {"recovery_fraction": 1.0}),
-        Variant("scpo", "scpo-unreliable", {"reliable": False}),
-        Variant("scpo", "scpo-lam-0.95", {"cost_lam": 0.95}),
-        Variant("scpo", "scpo-tolerance-0", {"tolerance": 0.0}),
-    )),
+EXPERIMENTS: dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]] = {
+    "fig1": ((), {}),
+    "q2": (MAXIMUM_SUITES, {"scpo": {}}),
+    "q3": ((DRONE,), {"scpo": {}, "scpo-subsample-resample": {"subsample": "resample"}}),
+    "q4": ((POINT,), {"scpo": {}}),
+    "q5": ((POINT,), {"trpo": {}, "cpo": {}, "scpo": {}}),
+    "app": ((POINT,), {
+        "scpo": {},
+        "trpo_lag": {},
+        "trpo_lag-k10": {"penalty_scale": 10.0},
+        "trpo_lag-k100": {"penalty_scale": 100.0},
+    }),
+    "departures": ((POINT,), {
+        "scpo": {},
+        "scpo-paper": PAPER_SCPO,
+        "scpo-blind": {"policy_sees_maximum": False},
+        "scpo-raw-inputs": {"scale_inputs": False},
+        "scpo-eta-1": {"recovery_fraction": 1.0},
+        "scpo-unreliable": {"reliable": False},
+        "scpo-lam-0.95": {"cost_lam": 0.95},
+        "scpo-tolerance-0": {"tolerance": 0.0},
+    }),
 }  # fmt: skip
-"""What each question trains. Figure 1 needs no training: any policy will do."""
+"""What each question trains: every variant in every suite. A variant is named by its algorithm if it has
+the default settings, and else by a label that begins with it. Figure 1 needs no training."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +93,10 @@ class Ablations(GridOptions):
     def run(self) -> None:
         questions = check_questions(split(self.questions))
         import_modules(self.imports)
-        given = self.given()
-        for name, values in given.items():
-            if isinstance(values, list):
-                if len(values) > 1:
-                    raise ValueError(f"--set {name}={','.join(values)}: give one value here")
-                given[name] = values[0]
+        lists = {name: v if isinstance(v, list) else [v] for name, v in self.given().items()}
+        if several := [name for name, values in lists.items() if len(values) > 1]:
+            raise ValueError(f"--set {several[0]} has several values: give one here")
+        given = {name: values[0] for name, values in lists.items()}
         suites, seeds = split(self.suites), parse_seeds(self.seeds)
         for suite in suites:  # also where no run asks for it: a misspelt one must not pass
             RunSpec(suite, "trpo").resolve(str(self.out))
@@ -160,23 +138,17 @@ def ablation_grid(
     """
     specs: dict[tuple[int, str, str], RunSpec] = {}
     wanted = [EXPERIMENTS[question] for question in questions]
-    kinds = {v.algo: get_algorithm(v.algo).settings_class for e in wanted for v in e.variants}
-    train, *_ = settings.split_by_owner(given or {}, TrainSettings, *kinds.values())
-    for seed in seeds:
-        for experiment in wanted:
-            for suite in suites or experiment.suites:
-                for variant in experiment.variants:
-                    known = settings.hints_of(kinds[variant.algo])
-                    own = {k: v for k, v in (given or {}).items() if k in known}
-                    spec = RunSpec(
-                        suite,
-                        variant.algo,
-                        seed,
-                        train,
-                        own | dict(variant.settings),
-                        variant.label,
-                    )
-                    specs.setdefault((seed, suite, spec.name), spec)
+    kinds = {label: get_algorithm(label.partition("-")[0])
+             for _, variants in wanted for label in variants}  # fmt: skip
+    owners: list[type] = [TrainSettings, *(kind.settings_class for kind in kinds.values())]
+    train, *_ = settings.split_by_owner(given or {}, *owners)
+    for seed, (theirs, variants) in itertools.product(seeds, wanted):
+        for suite, (label, changed) in itertools.product(suites or theirs, variants.items()):
+            kind = kinds[label]
+            known = settings.hints_of(kind.settings_class)
+            own = {k: v for k, v in (given or {}).items() if k in known} | changed
+            spec = RunSpec(suite, kind.name, seed, train, own, label if label != kind.name else "")
+            specs.setdefault((seed, suite, label), spec)
     return Grid(tuple(specs.values()), out)
 
 

@@ -10,7 +10,7 @@ from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN, title
 from statewise.paper.reference import reference
 from statewise.report.assemble import Section, Statement
 from statewise.report.groups import Group
-from statewise.report.table import NONE, Cell, Column, Row, Table, number, text_cell, text_columns
+from statewise.report.table import NONE, Cell, Row, Table, number, text_cell, text_columns
 
 RETURN_SHARE = 0.95
 """SCPO keeps the return if it has this share of TRPO's."""
@@ -76,11 +76,7 @@ def claims_section(groups: Sequence[Group]) -> Section:
 
 def claims_table(found: Sequence[Judged]) -> Table:
     """Suites down, claims across: first whether the runs are shorter, then yes, no, or nothing."""
-    columns = [
-        *text_columns("suite", "steps"),
-        *(Column(t, numeric=False) for t in TITLES.values()),
-    ]
-    rows = []
+    columns, rows = text_columns("suite", "steps", *TITLES.values()), []
     for one in found:
         steps = f"shorter: {one.shorter}" if one.shorter else "as in the paper"
         cells = [text_cell(one.suite, link=f"#{one.suite}")]
@@ -163,8 +159,7 @@ def judge(groups: Sequence[Group]) -> Judged:
         # The cost rate is that of all steps; the rest is said of episodes.
         why = f"no episode of {', '.join(early)} can have run out of time in so few steps"
         checks = [c if c.key.startswith("cost_rate") else Check(c.key, None, why) for c in checks]
-    steps = [g.steps for g in mains.values()]
-    shorter = reference().shorter(suite, min(steps), max(steps)) if steps else ""
+    shorter = reference().shorter(suite, [g.steps for g in mains.values()])
     return Judged(suite, shorter, tuple(checks))
 
 

@@ -16,6 +16,7 @@ from statewise.core.returns import returns_to_go
 from statewise.envs.env import Env
 from statewise.envs.make import make_env
 from statewise.paper.answers import rises
+from statewise.report.table import short
 from statewise.runs.reader import last_epoch
 from statewise.sim.cpu import one_torch_thread
 from statewise.training.loop import build_env
@@ -75,10 +76,15 @@ def targets(recorded: Recorded, count: int = 5, seed: int = 0) -> dict[str, Any]
     episode's end. The episodes are drawn among those with a cost, since the others are flat lines;
     the shares of zeros are over the steps of all.
     """
-    v_c, v_d = _to_go(recorded)
-    lengths = recorded.lengths
-    rows = torch.arange(len(v_c)).unsqueeze(1) < torch.tensor(lengths)
-    costly = (recorded.cost[..., 0].sum(0) > 0).nonzero()[:, 0]
+    cost, ended, lengths = recorded.cost, recorded.ended, recorded.lengths
+    never, nothing = torch.zeros_like(ended), torch.zeros_like(cost)
+    d = increments(cost, running_maximum(cost, never)[0])
+    to_go = {
+        "V_C": returns_to_go(cost, nothing, ended, never, gamma=COST_GAMMA)[..., 0],
+        "V_D": returns_to_go(d, nothing, ended, never, gamma=1.0)[..., 0],
+    }
+    rows = torch.arange(len(cost)).unsqueeze(1) < torch.tensor(lengths)
+    costly = (cost[..., 0].sum(0) > 0).nonzero()[:, 0]
     order = torch.randperm(len(costly), generator=torch.Generator().manual_seed(seed))
     chosen = sorted(costly[order[:count]].tolist())
     return {
@@ -89,9 +95,8 @@ def targets(recorded: Recorded, count: int = 5, seed: int = 0) -> dict[str, Any]
         "episodes": len(lengths),
         "costly": len(costly),
         "steps": int(rows.sum()),
-        "zeros": {"V_C": float((v_c[rows] == 0).double().mean()),
-                  "V_D": float((v_d[rows] == 0).double().mean())},
-        "targets": [{"V_C": _short(v_c[: lengths[i], i]), "V_D": _short(v_d[: lengths[i], i])}
+        "zeros": {key: float((v[rows] == 0).double().mean()) for key, v in to_go.items()},
+        "targets": [{key: short(v[: lengths[i], i].tolist(), 6) for key, v in to_go.items()}
                     for i in chosen],
     }  # fmt: skip
 
@@ -120,9 +125,9 @@ def episode(recorded: Recorded) -> dict[str, Any]:
         "constraint": recorded.constraint,
         "episodes": len(shares),
         "rises": len(shares[best]),
-        "C": _short(cost[:length, best, 0]),
-        "M": _short(after[:length, best, 0]),
-        "D": _short(d[:length, best]),
+        "C": short(cost[:length, best, 0].tolist(), 6),
+        "M": short(after[:length, best, 0].tolist(), 6),
+        "D": short(d[:length, best].tolist(), 6),
     }
 
 
@@ -142,18 +147,3 @@ def _record(env: Env, act: Callable[[Step], Tensor], policy: str, seed: int) -> 
     return Recorded(
         env.spec.name, policy, env.spec.cost_names[0], torch.stack(cost), torch.stack(ended)
     )
-
-
-def _to_go(recorded: Recorded) -> tuple[Tensor, Tensor]:
-    """V_C and V_D targets, each [T, B]; rows after an episode's end are 0."""
-    cost, ended = recorded.cost, recorded.ended
-    never, nothing = torch.zeros_like(ended), torch.zeros_like(cost)
-    d = increments(cost, running_maximum(cost, never)[0])
-    v_c = returns_to_go(cost, nothing, ended, never, gamma=COST_GAMMA)
-    v_d = returns_to_go(d, nothing, ended, never, gamma=1.0)
-    return v_c[..., 0], v_d[..., 0]
-
-
-def _short(values: Tensor) -> list[float]:
-    """Six digits are more than a figure shows."""
-    return [float(f"{value:.6g}") for value in values.tolist()]

@@ -39,7 +39,7 @@ _PAIRS = {"steps": list[float], "J": list[float], "max_cost": list[float | None]
           **dict.fromkeys(BOUNDS, list[float])}  # fmt: skip
 _BOUND = {"suite": str, "constraint": str, "seeds": int, "steps": int, "drawn_seed": int,
           "pairs": _PAIRS, "epochs": int, "idle": int,
-          "tests": dict.fromkeys(BOUNDS, {"share": float, "excess": float, "distance": float})}  # fmt: skip
+          "tests": {b: {"share": float, "excess": float, "distance": float} for b in BOUNDS}}  # fmt: skip
 _COUNTS, _USED = (dict.fromkeys(RESOURCES, kind) for kind in (int, dict[str, float]))
 _RESOURCES = {"suite": str, "seeds": _COUNTS, "steps": _COUNTS, "machines": list[str],
               "same_settings": bool, "used": _USED, "relative": _USED}  # fmt: skip

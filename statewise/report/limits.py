@@ -65,8 +65,7 @@ def limits_of(groups: Sequence[Group], reference: Reference | None = None) -> li
 def _beside_reference(mains: Sequence[Group], suite: str, reference: Reference) -> list[str]:
     """Why the runs are not quite the reference's experiment."""
     found, name = [], reference.name
-    steps = [g.steps for g in mains]
-    if steps and (less := reference.shorter(suite, min(steps), max(steps))):
+    if less := reference.shorter(suite, [g.steps for g in mains]):
         found.append(f"Fewer steps than the {name}: {less}.")
     few = [g.name for g in mains if len(g.counted) < reference.seeds]
     if few and suite in reference.steps:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from statewise.core.statistics import Interval, iqm, ratio_bootstrap
+import numpy as np
+
+from statewise.core.statistics import Array, Interval, ratio_bootstrap
 from statewise.metrics import COST_RATE, RETURN, find, title
 from statewise.report.groups import Group, title_of
 from statewise.report.reference import Reference
@@ -44,7 +45,7 @@ class Rank:
     theirs: dict[str, float | None]
     """The same number of the reference, over the same suites (means of seeds only)"""
     theirs_left_out: LeftOut
-    single: frozenset[str]
+    single: set[str]
     """Suites with one seed, of it or of the baseline, where others make an interval"""
 
 
@@ -120,48 +121,45 @@ def ranking_table(
 def _rank(
     members: Sequence[Group], bases: Mapping[str, Group], reference: Reference | None
 ) -> Rank:
-    name, algo = members[0].name.partition(" · ")[0], members[0].algo
-    found = Rank(algo, name, tuple(g.suite for g in members), {}, {}, {}, {}, frozenset())
-    single: set[str] = set()
+    algo, base = members[0].algo, next(iter(bases.values())).algo
+    found = Rank(algo, title_of(algo), tuple(g.suite for g in members), {}, {}, {}, {}, set())
     for metric in COMPARED:
-        tasks, left_out = {}, {}
+        ours, theirs, absent = {}, {}, {}
         for group in members:
-            base = bases[group.suite].values("late", metric)
-            values = base if group is bases[group.suite] else group.values("late", metric)
-            if not len(base):
-                left_out[group.suite] = f"{bases[group.suite].name}'s is not known"
-            elif base.mean() <= 0:  # where a ratio means nothing
-                left_out[group.suite] = f"{bases[group.suite].name}'s is not above 0"
-            elif not len(values):
-                left_out[group.suite] = f"{name}'s is not known"
-            else:
-                tasks[group.suite] = (values, base)
-        score = ratio_bootstrap(list(tasks.values())) if tasks else None
+            below = bases[group.suite].values("late", metric)
+            values = below if group is bases[group.suite] else group.values("late", metric)
+            ours[group.suite] = (values, below)
+            pair = (
+                [reference.value(group.suite, a, metric) for a in (algo, base)] if reference else []
+            )
+            if None in pair:
+                absent[group.suite] = "not in its tables"
+            elif pair:
+                theirs[group.suite] = (np.array(pair[:1]), np.array(pair[1:]))
+        score, left_out = _score(ours, algo, base)
         if score is not None and not math.isnan(score.low):
-            single |= {suite for suite, pair in tasks.items() if min(map(len, pair)) < 2}
+            found.single.update(s for s in ours if s not in left_out and min(map(len, ours[s])) < 2)
         found.scores[metric], found.left_out[metric] = score, left_out
-        base_algo = next(iter(bases.values())).algo
-        theirs = _reference_score(found.suites, algo, base_algo, metric, reference)
-        found.theirs[metric], found.theirs_left_out[metric] = theirs
-    return dataclasses.replace(found, single=frozenset(single))
+        other, left_out = _score(theirs, algo, base)
+        found.theirs[metric] = other.estimate if other else None
+        # A method that the reference does not have lacks nothing.
+        found.theirs_left_out[metric] = absent | left_out if other else {}
+    return found
 
 
-def _reference_score(
-    suites: Sequence[str], algo: str, base: str, metric: str, reference: Reference | None
-) -> tuple[float | None, dict[str, str]]:
-    """Over the suites that the reference has; and the others. A method that it has not lacks nothing."""
-    ratios, left_out = [], {}
-    if reference is None:
-        return None, {}
-    for suite in suites:
-        ours, below = reference.value(suite, algo, metric), reference.value(suite, base, metric)
-        if ours is None or below is None:
-            left_out[suite] = "not in its tables"
-        elif below <= 0:
-            left_out[suite] = f"its {title_of(base)}'s is not above 0"
-        else:
-            ratios.append(ours / below)
-    return (iqm(ratios), left_out) if ratios else (None, {})
+def _score(
+    pairs: Mapping[str, tuple[Array, Array]], algo: str, base: str
+) -> tuple[Interval | None, dict[str, str]]:
+    """The score over the suites in which a ratio means something; and why not over the others."""
+    left_out = {}
+    for suite, (values, below) in pairs.items():
+        if not len(below) or below.mean() <= 0:
+            why = "is not above 0" if len(below) else "is not known"
+            left_out[suite] = f"{title_of(base)}'s {why}"
+        elif not len(values):
+            left_out[suite] = f"{title_of(algo)}'s is not known"
+    tasks = [pair for suite, pair in pairs.items() if suite not in left_out]
+    return ratio_bootstrap(tasks) if tasks else None, left_out
 
 
 def _scale(ranks: Sequence[Rank], metric: str) -> tuple[float, float]:

@@ -47,10 +47,11 @@ class Reference:
         named = {k: settings[k] for k in self.task if k in settings}
         return {k: v for k, v in named.items() if not same(v, self.task[k])}
 
-    def shorter(self, suite: str, least: int, most: int) -> str:
-        """ "0.6 of 6 million steps" where runs of so many steps are shorter than here, else nothing."""
+    def shorter(self, suite: str, steps: Sequence[int]) -> str:
+        """What to say where some runs of so many steps are shorter: 0.6 of 6 million steps."""
         wanted = self.steps.get(suite, 0)
-        if least >= 0.99 * wanted:
+        if min(steps, default=wanted) >= 0.99 * wanted:
             return ""
-        span = " to ".join(dict.fromkeys(millions(n) for n in (least, min(most, wanted))))
+        ends = (min(steps), min(max(steps), wanted))
+        span = " to ".join(dict.fromkeys(millions(n) for n in ends))
         return f"{span} of {millions(wanted)} million steps"

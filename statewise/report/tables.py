@@ -8,7 +8,7 @@ import numpy as np
 
 from statewise.core.statistics import Interval, mean_interval, pooled_error, rate_interval
 from statewise.metrics import COST_RATE, EPISODE_COST, EPOCH_COST_RATE, MAX_COST, RETURN, title
-from statewise.report.groups import Group
+from statewise.report.groups import Group, title_of
 from statewise.report.reference import Reference
 from statewise.report.table import (
     NONE,
@@ -42,7 +42,7 @@ def headline_table(
     shown: the algorithms that are not folded, in their order.
     """
     mains = [g for g in groups if g.main]
-    names = {g.algo: g.name.partition(" · ")[0] for g in mains}
+    names = {g.algo: title_of(g.algo) for g in mains}
     algos = [*(a for a in shown if a in names), *(a for a in names if a not in shown)]
     columns = text_columns("suite")
     for what in ("return", "violation rate", "episode cost"):
@@ -50,27 +50,19 @@ def headline_table(
     rows = []
     for suite in dict.fromkeys(group.suite for group in groups):
         found = {group.algo: group for group in mains if group.suite == suite}
-        cells = [text_cell(suite, link=f"#{suite}")]
+        steps = [group.steps for group in found.values() if group.finished]
+        less = reference.shorter(suite, steps) if reference else ""
+        name = f"{suite} (shorter: {less})" if less else suite
+        cells = [Cell(name, suite.casefold(), link=f"#{suite}")]
         cells += [_beside(found.get(algo), RETURN, reference) for algo in algos]
         cells += [_violations(found.get(algo)) for algo in algos]
         cells += [_beside(found.get(algo), EPISODE_COST, reference) for algo in algos]
-        rows.append(Row(_marked(cells, list(found.values()), reference)))
+        rows.append(Row(cells))
     beside = f"; beside it the {reference.name}'s number" if reference else ""
     note = (f"Return and episode cost: last epoch, mean over seeds{beside}. Violation rate: share of "
             "the episodes of the last 5 % of epochs with any cost, with its exact 95 % interval; of "
             "several constraints the one broken most often.")  # fmt: skip
     return Table("Results", columns, rows, notes=(note,))
-
-
-def _marked(cells: list[Cell], groups: Sequence[Group], reference: Reference | None) -> list[Cell]:
-    """The cells of a suite; its name says first if its runs are shorter than the reference's."""
-    steps = [g.steps for g in groups if g.finished]
-    if not reference or not steps:
-        return cells
-    less = reference.shorter(groups[0].suite, min(steps), max(steps))
-    first = cells[0]
-    text = f"{first.text} (shorter: {less})" if less else first.text
-    return [Cell(text, first.value, link=first.link), *cells[1:]]
 
 
 def _beside(group: Group | None, metric: str, reference: Reference | None) -> Cell:
@@ -95,9 +87,7 @@ def metrics_table(groups: Sequence[Group], reference: Reference | None = None) -
     """Return, episode cost and cost rate at the last epoch beside the reference's; then steadier."""
     columns = [*text_columns("algorithm"), Column("seeds", help="finished seeds")]
     for metric in COMPARED:
-        columns.append(
-            Column(title(metric), help="last epoch, mean ± standard deviation over seeds")
-        )
+        columns += [Column(title(metric), help="last epoch, mean ± standard deviation over seeds")]
         if reference:
             about = f"last epoch, mean of {reference.seeds} seeds"
             columns.append(Column(f"{title(metric)}, {reference.name}", help=about))
