@@ -24,7 +24,7 @@ from statewise.report.assemble import Section
 from statewise.report.groups import Group
 from statewise.report.markdown import plain
 from statewise.report.write import picture
-from statewise.runs.checkpoint import write_atomically
+from statewise.runs.files import write_atomically
 from statewise.runs.shapes import check, parse_json
 
 FOLDER = "questions"
@@ -39,7 +39,7 @@ _PAIRS = {"steps": list[float], "J": list[float], "max_cost": list[float | None]
           **dict.fromkeys(BOUNDS, list[float])}  # fmt: skip
 _BOUND = {"suite": str, "constraint": str, "seeds": int, "steps": int, "drawn_seed": int,
           "pairs": _PAIRS, "epochs": int, "idle": int,
-          "tests": dict.fromkeys(BOUNDS, {"share": float, "excess": float, "distance": float})}  # fmt: skip
+          "tests": {b: {"share": float, "excess": float, "distance": float} for b in BOUNDS}}  # fmt: skip
 _COUNTS, _USED = (dict.fromkeys(RESOURCES, kind) for kind in (int, dict[str, float]))
 _RESOURCES = {"suite": str, "seeds": _COUNTS, "steps": _COUNTS, "machines": list[str],
               "same_settings": bool, "used": _USED, "relative": _USED}  # fmt: skip

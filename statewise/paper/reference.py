@@ -37,7 +37,7 @@ TASK = {"continuing": False, "cost_limit": 0.0}
 
 @cache
 def reference() -> Reference:
-    """The paper's numbers, means of two seeds at the last epoch; 14 of the 16 suites are in its tables."""
+    """The paper's numbers: means of two seeds at the last epoch, for 14 of the 16 suites."""
     ours = {theirs: name for name, theirs in ALGOS.items()}
     text = resources.files("statewise.paper").joinpath("results.csv").read_text()
     values = {
