@@ -41,7 +41,7 @@ from statewise.envs.render import (
 from statewise.envs.robots import robot_names
 from statewise.envs.vec_env import VecEnv
 from statewise.plugins import import_modules, is_gym
-from statewise.runs.checkpoint import write_atomically
+from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
 from statewise.training import api

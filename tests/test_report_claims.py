@@ -31,7 +31,8 @@ from statewise.runs.reader import find_runs
 
 GOOD = {"episode/return": 2.58, "cost/episode": 0.54, "cost/rate": 0.0071}
 NO_EPISODE = {"episode/return": None, "episode/return_std": None, "cost/episode": None,
-              "cost/max": None, "cost/hazard/max": None, "cost/hazard/violation_rate": None, "episode/count": 0}  # fmt: skip
+              "cost/max": None, "cost/hazard/max": None, "cost/hazard/violation_rate": None,
+              "episode/count": 0}  # fmt: skip
 SCPO_RUN = "Point-Hazard-8/scpo/seed-0"
 
 

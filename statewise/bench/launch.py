@@ -14,7 +14,7 @@ from typing import Literal
 
 from statewise.bench.grid import FAILED_FILE, Grid, Run
 from statewise.bench.worker import BUSY, FINISHED, STOPPED, describe_job, last_lines, start_worker
-from statewise.runs.checkpoint import write_atomically
+from statewise.runs.files import write_atomically
 from statewise.settings import check, number
 from statewise.training.interrupts import count_interrupts
 

@@ -24,7 +24,7 @@ from statewise.report.assemble import Section
 from statewise.report.groups import Group
 from statewise.report.markdown import plain
 from statewise.report.write import picture
-from statewise.runs.checkpoint import write_atomically
+from statewise.runs.files import write_atomically
 from statewise.runs.shapes import check, parse_json
 
 FOLDER = "questions"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from statewise.metrics import CHARTS
 from statewise.report.table import short
-from statewise.runs.checkpoint import write_atomically
 from statewise.runs.differences import differences
+from statewise.runs.files import write_atomically
 from statewise.runs.folder import file_name
 from statewise.runs.reader import CONFIG, METRICS, SUMMARY, RunData, read_config
 

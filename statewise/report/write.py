@@ -16,7 +16,7 @@ from statewise.report.export import export_runs
 from statewise.report.html import page
 from statewise.report.markdown import markdown
 from statewise.report.reference import Reference
-from statewise.runs.checkpoint import write_atomically
+from statewise.runs.files import write_atomically
 from statewise.runs.reader import Reading, find_runs
 
 log = logging.getLogger("statewise")

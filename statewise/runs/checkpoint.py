@@ -1,18 +1,26 @@
-"""Files that are whole or not there: written beside, checked by a hash, renamed into place."""
+"""Checkpoints: a header with a hash, then tensors and plain values. They are data, never code."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import os
+import pickle
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from statewise.runs.files import read_bytes, write_atomically
+
 FORMAT = 4
 _MAGIC = b"statewise checkpoint "
+_UNREADABLE = (
+    pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, ValueError, EOFError, KeyError,
+    TypeError, AttributeError, IndexError, OSError, ImportError,
+)  # fmt: skip
+"""What torch raises for a body that is not what it wrote."""
 
 
 class CheckpointError(ValueError):
@@ -30,7 +38,10 @@ def save(path: Path, payload: dict[str, Any]) -> None:
 
 def load(path: Path, device: str = "cpu") -> dict[str, Any]:
     """Read what `save` wrote, or raise CheckpointError saying what is wrong with it."""
-    content = path.read_bytes()
+    try:
+        content = read_bytes(path)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
     header, _, body = content.partition(b"\n")
     match = re.fullmatch(_MAGIC + rb"format (\d+) sha256 ([0-9a-f]{64})", header)
     if match is None:
@@ -42,28 +53,26 @@ def load(path: Path, device: str = "cpu") -> dict[str, Any]:
         )
     if hashlib.sha256(body).hexdigest().encode() != match[2]:
         raise CheckpointError(f"{path} is truncated or damaged: its contents do not match its hash")
-    payload: dict[str, Any] = torch.load(io.BytesIO(body), map_location=device, weights_only=True)
-    return payload
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file by new content in one go."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".partial")
     try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError:
-        beside.unlink(missing_ok=True)
+        with zipfile.ZipFile(io.BytesIO(body)) as parts:
+            unpacked = sum(part.file_size for part in parts.infolist())
+        if unpacked > len(body) + 2**20:  # torch packs without compression
+            raise CheckpointError(
+                f"{path} would unpack to {unpacked:,} bytes: it is not one of ours"
+            )
+        payload = torch.load(io.BytesIO(body), map_location=device, weights_only=True)
+    except CheckpointError:
         raise
+    except _UNREADABLE as error:
+        raise CheckpointError(f"{path} cannot be read ({type(error).__name__}: {error})") from None
+    if not isinstance(payload, dict):
+        raise CheckpointError(f"{path} holds a {type(payload).__name__} where a state should be")
+    return payload
 
 
 def latest(folder: Path) -> list[Path]:
     """The epoch checkpoints of a folder, newest first: by number, since names grow after 99999."""
-    found = [p for p in folder.glob("epoch-*.ckpt") if re.fullmatch(r"epoch-\d+", p.stem)]
+    found = [p for p in folder.glob("epoch-*.ckpt") if re.fullmatch(r"epoch-\d{1,9}", p.stem)]
     return sorted(found, key=epoch_of, reverse=True)
 
 

@@ -7,6 +7,7 @@ import os
 import stat
 import uuid
 from pathlib import Path
+from typing import TextIO
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 """What a file system without hard links answers."""
@@ -59,11 +60,11 @@ def write_new(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def open_to_append(path: Path) -> int:
-    """A descriptor to append to a regular file; a link is not followed."""
+def open_to_append(path: Path) -> TextIO:
+    """A text file to append to; a link is not followed."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.open(path, flags, 0o666)
+        return open(os.open(path, flags, 0o666), "a", newline="")
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise ValueError(

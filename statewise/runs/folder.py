@@ -7,7 +7,6 @@ whole epoch.
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import logging
 import math
@@ -15,7 +14,6 @@ import os
 import platform
 import subprocess
 import sys
-import uuid
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -23,15 +21,13 @@ from typing import Any, TextIO
 
 import torch
 
-from statewise.runs import checkpoint, reader
+from statewise.runs import checkpoint, files, reader
 from statewise.types import Episodes
 from statewise.version import __version__
 
 log = logging.getLogger("statewise")
 
 _PACKAGES = ("torch", "mujoco", "numpy", "gymnasium", "mujoco-warp", "warp-lang")
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-"""What a file system without hard links answers."""
 
 
 class RunFolderError(ValueError):
@@ -59,15 +55,16 @@ class RunFolder:
             )
         folder = cls(path)
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        if not there.exists():  # written first: a run that has a config.json has this too
+            environment = _as_json(describe_environment())
+            files.write_atomically(path / "environment.json", environment.encode())
         try:
-            _write_new(there, content)  # of two that begin at once only one gets it
+            files.write_new(there, content)  # of two that begin at once only one gets it
         except FileExistsError:
             raise RunFolderError(
                 f"the run {path} exists already and is not overwritten. Continue it with "
                 f"`statewise train --resume {path}`, or choose another --seed or --out"
             ) from None
-        environment = _as_json(describe_environment())
-        checkpoint.write_atomically(path / "environment.json", environment.encode())
         return folder
 
     @classmethod
@@ -93,7 +90,7 @@ class RunFolder:
     def log_metrics(self, metrics: dict[str, Any]) -> None:
         """Append one epoch."""
         if self._metrics is None:
-            self._metrics = open(self.path / "metrics.jsonl", "a")  # noqa: SIM115
+            self._metrics = files.open_to_append(self.path / "metrics.jsonl")
         finite = {k: v if _finite(v) else None for k, v in metrics.items()}
         self._metrics.write(json.dumps(finite) + "\n")
         self._metrics.flush()
@@ -103,7 +100,7 @@ class RunFolder:
         if self._episodes is None:
             path = self.path / "episodes.csv"
             new = not path.exists() or path.stat().st_size == 0
-            self._episodes = open(path, "a", newline="")  # noqa: SIM115
+            self._episodes = files.open_to_append(path)
             if new:
                 per_cost = [f"cost/{n}/{kind}" for n in cost_names for kind in ("episode", "max")]
                 columns = ["epoch", "return", *per_cost, "length", "terminated", "sim_fault"]
@@ -178,6 +175,8 @@ class RunFolder:
     def rewind(self, epoch: int) -> None:
         """Drop what was written after `epoch`, which a continued run will write again."""
         self.close()
+        for folder in (self.path, self.checkpoints):
+            files.remove_leftovers(folder)
         epochs = [m for m in self.metrics() if m["epoch"] <= epoch]
         if [m["epoch"] for m in epochs] != list(range(1, epoch + 1)):
             raise RunFolderError(
@@ -191,12 +190,12 @@ class RunFolder:
             if checkpoint.epoch_of(path) > epoch:
                 path.rename(path.with_suffix(".unread"))
         kept = [json.dumps(m) + "\n" for m in epochs]
-        checkpoint.write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
+        files.write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
         path = self.path / "episodes.csv"
         if path.exists():
             rows = [r for r in path.read_text().splitlines(keepends=True) if r.endswith("\n")]
             kept = rows[:1] + [r for r in rows[1:] if int(r.split(",")[0]) <= epoch]
-            checkpoint.write_atomically(path, "".join(kept).encode())
+            files.write_atomically(path, "".join(kept).encode())
 
 
 def file_name(name: str) -> str:
@@ -268,25 +267,6 @@ def _processor() -> str:
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    """Write a file that is whole or not there; FileExistsError if there is one already."""
-    beside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")  # not that of another writer
-    try:
-        with open(beside, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(beside, path)  # which, unlike a rename, replaces nothing
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            path.touch(exist_ok=False)  # the name is ours now
-            os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _as_json(content: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 
 from statewise.metrics import CHARTS
 from statewise.runs.differences import deciding
+from statewise.runs.files import read_bytes
 from statewise.runs.shapes import check, is_number, parse_json, read_json
 from statewise.runs.summary import Columns, RunSummary, read_summary, summarise
 
@@ -244,7 +245,7 @@ def read_epochs(folder: Path) -> tuple[dict[int, dict[str, Any]], list[str]]:
     nothing in the file can be trusted.
     """
     path = folder / METRICS
-    *lines, rest = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    *lines, rest = read_bytes(path).split(b"\n") if path.exists() else [b""]
     rows: list[dict[str, Any]] = []
     notes = [f"{METRICS} is cut short: read to its last whole line ({len(lines)})"] if rest else []
     for number, line in enumerate(lines, start=1):
