@@ -18,7 +18,6 @@ TRPO_FACTOR = 1.5
 """Our TRPO is the paper's if its costs are within this factor."""
 LEARNED_SHARE = 0.5
 """A method learned a suite if it has this share of the paper's TRPO's return."""
-
 TITLES = {
     "learned": "some method learns",
     "trpo": "TRPO as in the paper",
@@ -30,6 +29,9 @@ TITLES = {
     "return_kept": "SCPO's return ≥ 0.95 × TRPO's",
 }
 _KEYS = {COST_RATE: "cost_rate", EPISODE_COST: "episode_cost", MAX_COST: "max_cost"}
+_OPEN = (
+    "no finished {}, no episode that ended, not in the paper's tables, or another task than its own"
+)
 Learned = Mapping[str, bool | None]
 """By name whether a method learned the suite, None where no episode ended that would tell"""
 
@@ -63,15 +65,13 @@ def claims_section(groups: Sequence[Group]) -> Section:
     """The claims in all suites, as a part of a report."""
     suites = dict.fromkeys(g.suite for g in groups)
     found = [judge([g for g in groups if g.suite == suite]) for suite in suites]
-    statements = []
+    said = []
     for one in found:
         first = f"Shorter than in the paper ({one.shorter}). " if one.shorter else ""
-        statements += [
-            Statement(one.suite, first + check.text, check.verdict)
-            for check in one.checks if check.verdict is not None
-        ]  # fmt: skip
+        judged = [check for check in one.checks if check.verdict is not None]
+        said += [Statement(one.suite, first + check.text, bool(check.verdict)) for check in judged]
     tables = (claims_table(found),)
-    return Section("The paper's claims", "", "", tables=tables, statements=tuple(statements))
+    return Section("The paper's claims", "", "", tables=tables, statements=tuple(said))
 
 
 def claims_table(found: Sequence[Judged]) -> Table:
@@ -95,38 +95,34 @@ def claims_table(found: Sequence[Judged]) -> Table:
 def tally(found: Sequence[Judged]) -> dict[str, list[str]]:
     """In how many suites each claim holds, of those where it can be judged; apart from the rest those
     where only some of the paper's methods were compared."""
-
-    def held(checks: Sequence[Check]) -> str:
-        return f"{sum(bool(c.verdict) for c in checks)} of {len(checks)}"
-
     counts = {}
     for key in TITLES:
         judged = [c for f in found for c in f.checks if c.key == key and c.verdict is not None]
         whole, fewer = [c for c in judged if c.whole], [c for c in judged if not c.whole]
-        parts = [held(whole)] if whole else []
+        parts = [_held([bool(c.verdict) for c in whole])] if whole else []
         if any(c.among_learned for c in whole):
-            able = sum(bool(c.verdict or c.among_learned) for c in whole)
-            parts += [f"{able} of {len(whole)} among methods that learned"]
-        parts += [f"{held(fewer)} with fewer methods"] if fewer else []
+            able = [bool(c.verdict or c.among_learned) for c in whole]
+            parts += [f"{_held(able)} among methods that learned"]
+        parts += [f"{_held([bool(c.verdict) for c in fewer])} with fewer methods"] if fewer else []
         counts[key] = parts or [NONE]
     return counts
 
 
+def _held(verdicts: Sequence[bool]) -> str:
+    return f"{sum(verdicts)} of {len(verdicts)}"
+
+
 def _paper_tally() -> dict[str, str]:
     """The same counts over the paper's own tables, where they have them."""
-    paper = reference()
-    holds: dict[str, list[bool]] = {}
+    paper, holds = reference(), dict[str, list[bool]]()
     for suite in filter(paper.has, paper.steps):
-
-        def value(algo: str, metric: str, suite: str = suite) -> float:
-            return float(paper.values[suite, algo, metric])
-
+        row = {(a, m): float(v) for (s, a, m), v in paper.values.items() if s == suite}
         for metric in (COST_RATE, EPISODE_COST):
-            lowest = min(value(algo, metric) for algo in paper.algos)
-            holds.setdefault(f"{_KEYS[metric]}_lowest", []).append(value("scpo", metric) <= lowest)
-        kept = value("scpo", RETURN) >= RETURN_SHARE * value("trpo", RETURN)
+            lowest = row["scpo", metric] <= min(row[algo, metric] for algo in paper.algos)
+            holds.setdefault(f"{_KEYS[metric]}_lowest", []).append(lowest)
+        kept = row["scpo", RETURN] >= RETURN_SHARE * row["trpo", RETURN]
         holds.setdefault("return_kept", []).append(kept)
-    return {key: f" (paper: {sum(found)} of {len(found)})" for key, found in holds.items()}
+    return {key: f" (paper: {_held(verdicts)})" for key, verdicts in holds.items()}
 
 
 def _verdict_cell(check: Check) -> Cell:
@@ -165,13 +161,14 @@ def judge(groups: Sequence[Group]) -> Judged:
 
 def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: Learned) -> Check:
     key, part = f"{_KEYS[metric]}_lowest", "late" if metric == MAX_COST else "last"
-    ours = scpo.mean(part, metric) if scpo else None
+    ours, what = scpo.mean(part, metric) if scpo else None, title(metric)
     theirs = {g.name: v for g in rivals if (v := g.mean(part, metric)) is not None}
     if scpo is None or ours is None or not theirs:
         return Check(key, None, "no finished rival with the same settings to compare SCPO with")
     unknown = [g.name for g in rivals if g.name not in theirs]
-    lower = sorted((v, name) for name, v in theirs.items() if v < ours)
-    what, among = title(metric), len(theirs) + 1
+    lower = sorted(
+        (g for g in rivals if theirs.get(g.name, ours) < ours), key=lambda g: theirs[g.name]
+    )
     whole = set(reference().algos) <= {"scpo", *(g.algo for g in rivals if g.name in theirs)}
     if not lower and unknown:
         names = ", ".join(unknown)
@@ -179,20 +176,15 @@ def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: L
     if not lower:
         value, name = min((v, name) for name, v in theirs.items())
         text = f"SCPO's {what} is the lowest: {number(ours)}, next {name} with {number(value)}."
-        return Check(key, True, text, among, whole)
-    below = " and ".join(
-        f"{g.name} ({number(v)}{_price(scpo, g)})"
-        for v, name in lower
-        for g in rivals
-        if g.name == name
-    )
+        return Check(key, True, text, len(theirs) + 1, whole)
+    below = " and ".join(f"{g.name} ({number(theirs[g.name])}{_price(scpo, g)})" for g in lower)
     text = f"SCPO is not the safest by {what}: {number(ours)}, below it {below}."
-    in_doubt = [*unknown, *(name for _, name in lower)]
-    able = [name for name in theirs if learned[name]]
-    if not (learned[scpo.name] and able and all(learned[name] is False for name in in_doubt)):
-        return Check(key, False, text, among, whole)
-    text += f" Of the {len(able) + 1} methods that learned the suite it is."
-    return Check(key, False, text, among, whole, len(able) + 1)
+    in_doubt = [*unknown, *(g.name for g in lower)]
+    able = 1 + sum(learned[name] is True for name in theirs)
+    if learned[scpo.name] and able > 1 and all(learned[name] is False for name in in_doubt):
+        text += f" Of the {able} methods that learned the suite it is."
+        return Check(key, False, text, len(theirs) + 1, whole, able)
+    return Check(key, False, text, len(theirs) + 1, whole)
 
 
 def _price(scpo: Group, rival: Group) -> str:
@@ -203,17 +195,22 @@ def _price(scpo: Group, rival: Group) -> str:
     return f", at return {number(theirs)} against {number(ours)}"
 
 
+def _numbers(group: Group | None, metric: str) -> tuple[float | None, float | None, str]:
+    """The number of a group at the last epoch, and the paper's, also as it is printed there."""
+    paper = reference()
+    if group is None or paper.other_task(group.settings):
+        return None, None, ""
+    theirs = paper.value(group.suite, group.algo, metric)
+    printed = paper.text(group.suite, group.algo, metric) or ""
+    return group.mean("last", metric), theirs, printed
+
+
 def _at_most_paper(metric: str, scpo: Group | None) -> Check:
-    key, paper = f"{_KEYS[metric]}_paper", reference()
-    ours = scpo.mean("last", metric) if scpo else None
-    same = scpo is not None and not paper.other_task(scpo.settings)
-    theirs = paper.value(scpo.suite, "scpo", metric) if scpo and same else None
-    if scpo is None or ours is None or theirs is None:
-        return Check(key, None, "nothing to compare: no finished SCPO, no episode that ended, not in "
-                                "the paper's tables, or another task than the paper's")  # fmt: skip
+    key, (ours, theirs, printed) = f"{_KEYS[metric]}_paper", _numbers(scpo, metric)
+    if ours is None or theirs is None:
+        return Check(key, None, _OPEN.format("SCPO"))
     words = "is at most" if ours <= theirs else "is above"
-    text = (f"SCPO's {title(metric)} {words} the paper's: {number(ours)} against "
-            f"{paper.text(scpo.suite, 'scpo', metric)}.")  # fmt: skip
+    text = f"SCPO's {title(metric)} {words} the paper's: {number(ours)} against {printed}."
     return Check(key, ours <= theirs, text)
 
 
@@ -223,29 +220,26 @@ def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
     if ours is None or base is None or base <= 0:
         why = "no return of TRPO with the same settings to compare with"
         return Check("return_kept", None, why)
-    share = ours / base
-    words = "keeps" if share >= RETURN_SHARE else "loses"
-    percent = math.floor(1000 * share) / 10  # not rounded up to a share that is not reached
-    text = f"SCPO {words} TRPO's return: {number(ours)} against {number(base)} ({percent:.1f} %)."
-    return Check("return_kept", share >= RETURN_SHARE, text)
+    kept, percent = ours >= RETURN_SHARE * base, math.floor(1000 * ours / base) / 10
+    # The percentage is not rounded up to a share that is not reached.
+    text = (f"SCPO {'keeps' if kept else 'loses'} TRPO's return: {number(ours)} against {number(base)} "
+            f"({percent:.1f} %).")  # fmt: skip
+    return Check("return_kept", kept, text)
 
 
 def _trpo_as_paper(trpo: Group | None) -> Check:
     """Whether the environment and the budget are the paper's, judged by the plain method."""
-    paper = reference()
-    if trpo is None or not paper.has(trpo.suite) or paper.other_task(trpo.settings):
-        return Check("trpo", None, "no finished TRPO, not in the paper's tables, or another task "
-                                   "than the paper's")  # fmt: skip
     apart, unknown = [], []
     for metric in (RETURN, EPISODE_COST, COST_RATE):
-        ours, theirs = trpo.mean("last", metric), paper.value(trpo.suite, "trpo", metric)
-        if ours is None or theirs is None:
+        ours, theirs, printed = _numbers(trpo, metric)
+        if theirs is None:
+            return Check("trpo", None, _OPEN.format("TRPO"))
+        if ours is None:
             unknown.append(title(metric))
             continue
         near = theirs / TRPO_FACTOR <= ours <= theirs * TRPO_FACTOR
         if not (ours >= RETURN_SHARE * theirs if metric == RETURN else near):
-            text = paper.text(trpo.suite, "trpo", metric)
-            apart.append(f"{title(metric)} {number(ours)} against {text}")
+            apart.append(f"{title(metric)} {number(ours)} against {printed}")
     if apart:
         return Check("trpo", False, f"TRPO is not the paper's TRPO ({', '.join(apart)}): compare the "
                                     f"algorithms with each other here, not with the paper.")  # fmt: skip
@@ -260,17 +254,15 @@ def _learned(learned: Learned, groups: Sequence[Group]) -> Check:
     did, failed, unknown = (
         [name for name, verdict in learned.items() if verdict is v] for v in (True, False, None)
     )
-    open_text = f"since too few episodes ended: {', '.join(unknown)}"
-    if not groups:
-        return Check("learned", None, "no finished run")
-    if not did and unknown:
-        return Check("learned", None, f"who learned the suite is not known, {open_text}")
+    few = f"not known, since too few episodes ended: {', '.join(unknown)}"
+    if not did and (unknown or not groups):
+        return Check("learned", None, f"who learned is {few}" if groups else "no finished run")
     if not did:
         best = max(v for g in groups if (v := g.mean("late", RETURN)) is not None)
         return Check("learned", False, f"No method learned this suite: the best return over the "
                                        f"last 5 % of epochs is {number(best)}.")  # fmt: skip
     but = f" Not: {', '.join(failed)}." if failed else ""
-    but += f" Not known, {open_text}." if unknown else ""
+    but += f" {few[0].upper() + few[1:]}." if unknown else ""
     return Check("learned", True, f"{len(did)} of {len(groups)} methods learned the suite.{but}")
 
 
@@ -278,13 +270,8 @@ def _has_learned(group: Group) -> bool | None:
     """Half of the paper's TRPO's return; without one, more than an episode's spread above the start."""
     late, paper = group.mean("late", RETURN), reference()
     theirs = paper.value(group.suite, "trpo", RETURN)
-    if late is None:
-        return None
-    if theirs is not None and not paper.other_task(group.settings):
+    if late is not None and theirs is not None and not paper.other_task(group.settings):
         return late >= LEARNED_SHARE * theirs
-    starts = [
-        run.summary.early_return + (run.summary.early_return_std or 0.0)
-        for run in group.counted
-        if run.summary.early_return is not None
-    ]
-    return late > sum(starts) / len(starts) if starts else None
+    starts = [run.summary.early_return + (run.summary.early_return_std or 0.0)
+              for run in group.counted if run.summary.early_return is not None]  # fmt: skip
+    return late > sum(starts) / len(starts) if starts and late is not None else None
