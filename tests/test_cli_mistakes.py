@@ -147,9 +147,9 @@ def test_a_place_where_no_numbers_can_be_written_is_told_before_the_episodes(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--cost-limit", "-1"], "cost_limit is (-1.0,): costs are never negative"),
+        (["--cost-limit", "-1"], "cost_limit is (-1.0,): give 0 or more"),
         (["--algo", "trpo", "--gamma", "2"], "gamma is 2.0: give a number from 0 to 1"),
-        (["--hidden", "0", "--seeds", "0,1"], "hidden is (0,): give"),
+        (["--hidden", "0", "--seeds", "0,1"], "hidden is 0: give a number, 1 or more"),
     ],
 )
 def test_a_wrong_setting_of_an_algorithm_is_one_line_without_names_of_the_parser(

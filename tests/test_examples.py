@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import statewise
-from statewise.bench.grid import paper_grid
+from statewise.bench.grid import product_grid
 from statewise.envs import robots
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -45,9 +45,8 @@ def test_own_robot_trains_in_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(EXAMPLES)
     monkeypatch.syspath_prepend(EXAMPLES)
     monkeypatch.delitem(sys.modules, "own_robot", raising=False)
-    (spec,) = paper_grid(
-        ["Sled-Hazard-8"], ["trpo"], (0,), train={"imports": ("own_robot",), "num_envs": 8}
-    ).specs
+    given = {"imports": ("own_robot",), "num_envs": 8}
+    (spec,) = product_grid(["Sled-Hazard-8"], ["trpo"], (0,), given=given).specs
     train, _ = spec.resolve("runs")
     assert (train.suite, train.imports) == ("Sled-Hazard-8", ("own_robot",))
     sys.modules.pop("own_robot")  # it registers its robot when it is imported, which is undone

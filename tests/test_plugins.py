@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 def command(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     """Run `statewise` in a process of its own, which has imported nothing yet."""
     return subprocess.run(
-        [sys.executable, "-m", "statewise.cli", *args],
+        [sys.executable, "-P", "-m", "statewise.cli", *args],  # -P: as the installed command is run
         cwd=folder, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 

@@ -226,21 +226,22 @@ def test_the_cost_rate_is_the_running_one_or_that_of_each_epoch(page: Page) -> N
 
 
 def test_costs_may_have_a_log_scale(page: Page) -> None:
-    def scales() -> dict[str, str]:
+    def wait_for(scales: dict[str, str]) -> None:
         drawn(page, f"#{SUITES[0]}")
-        found: dict[str, str] = page.evaluate(
-            """(suite) => Object.fromEntries(
-          [...document.querySelectorAll(`#${suite} figure.chart:not([hidden])`)]
-            .map((figure) => [figure.dataset.metric, figure.view.model.y_scale.type]))""",
-            SUITES[0],
+        page.wait_for_function(
+            """([suite, scales]) =>
+          [...document.querySelectorAll(`#${suite} figure.chart:not([hidden])`)].every((figure) =>
+            figure.view && figure.view.model.y_scale.type === scales[figure.dataset.metric])""",
+            arg=[SUITES[0], scales],
         )
-        return found
 
+    linear = dict.fromkeys(SHOWN, "LinearScale")
+    wait_for(linear)
     page.click("[data-flip='log']")
-    assert scales() == dict.fromkeys(SHOWN, "LogScale") | {"episode/return": "LinearScale"}
+    wait_for(dict.fromkeys(SHOWN, "LogScale") | {"episode/return": "LinearScale"})
     assert len(shown(page, SUITES[0])) == 4 * len(SHOWN)
     page.click("[data-flip='log']")
-    assert set(scales().values()) == {"LinearScale"}
+    wait_for(linear)
 
 
 def test_bands_and_reference_values_can_be_hidden(page: Page) -> None:
