@@ -56,7 +56,7 @@ class OptionParser(argparse.ArgumentParser):
     def read(self, args: Sequence[str]) -> dict[str, Any]:
         """The options that were given, by the names of their fields."""
         dashed = [_with_dashes(arg) for arg in args]
-        found, rest = self.parse_known_args(join_negative_numbers(dashed))
+        found, rest = self.parse_known_args(_join_negative_numbers(dashed))
         wrong = next((a.split("=")[0] for a in rest if a.startswith("-")), None)
         if wrong is not None:
             raise ValueError(settings.unknown("option", wrong, self._option_string_actions))
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        command = read_command(args)
+        command = _read_command(args)
         if command is not None:
             command.run()
     except (ValueError, OSError, RuntimeError, ImportError) as error:
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def read_command(args: Sequence[str]) -> Command | None:
+def _read_command(args: Sequence[str]) -> Command | None:
     """The subcommand that a command line asks for; None if it asked for help only."""
     first = args[0] if args else "--help"
     if first == "--version":
@@ -138,7 +138,7 @@ def overview(parent: str = "") -> str:
     return "\n".join(lines) + f"\n\n`statewise {start}COMMAND --help` explains one of them.{last}"
 
 
-def join_negative_numbers(args: Sequence[str]) -> list[str]:
+def _join_negative_numbers(args: Sequence[str]) -> list[str]:
     """`--option -1e-3` as `--option=-1e-3`: argparse would take such a number for an option."""
     joined: list[str] = []
     for arg in args:

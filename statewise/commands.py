@@ -228,7 +228,7 @@ class Play(Plugins):
             took = time.perf_counter() - started
             print(f"video: {self.video} ({took:.1f} s to simulate and draw)")
         if self.speed:
-            speed = measure_speed(suite, _SPEED_WORLDS, _SPEED_SECONDS)
+            speed = _measure_speed(suite, _SPEED_WORLDS, _SPEED_SECONDS)
             print(
                 f"speed: {speed:,.0f} environment steps/s ({_SPEED_WORLDS} worlds, random actions)"
             )
@@ -367,7 +367,7 @@ class Demo:
         print(f"\nall of it is in {out}")
 
 
-def measure_speed(suite: str, num_envs: int, seconds: float) -> float:
+def _measure_speed(suite: str, num_envs: int, seconds: float) -> float:
     """Environment steps per second, of all worlds together, under random actions."""
     env = VecEnv(suite, num_envs)
     act = random_policy(env, seed=0, hold=0.0)

@@ -205,9 +205,9 @@ def test_a_damaged_folder_is_flagged(tmp_path: Path) -> None:
     ("file", "content", "said"),
     [
         ("config.json", None, "no config.json"),
-        ("config.json", "[]", "config.json holds"),
-        ("config.json", '{"train": null}', "train in config.json holds None"),
-        ("metrics.jsonl", "null\n", "metrics.jsonl holds None"),
+        ("config.json", "[]", "config.json cannot be read"),
+        ("config.json", '{"train": null}', "config.json lacks algorithm"),
+        ("metrics.jsonl", "null\n", "the last line of metrics.jsonl is damaged"),
         ("metrics.jsonl", "", "metrics.jsonl ends at epoch 0, before epoch-"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -19,6 +18,7 @@ from statewise.bench.grid import FAILED_FILE, Grid, Run, product_grid
 from statewise.bench.launch import LaunchOptions, launch
 from statewise.bench.worker import describe_job
 from statewise.runs.folder import RunFolder
+from statewise.settings import to_json
 
 TRAIN: dict[str, Any] = {
     "steps": 320, "steps_per_epoch": 160, "num_envs": 4, "tensorboard": False, "device": "cpu",
@@ -38,9 +38,11 @@ def quiet(runs: Sequence[Run], notice: str) -> None:
 def begin(run: Run, epoch: int = 0) -> None:
     """Write a run as if some process had trained it up to an epoch."""
     parts = {"train": run.train, "algorithm": run.algorithm}
-    RunFolder.create(run.folder, {k: dataclasses.asdict(v) for k, v in parts.items()})
+    RunFolder.create(run.folder, {k: to_json(v) for k, v in parts.items()})
     if epoch:
-        (run.folder / "metrics.jsonl").write_text(json.dumps({"epoch": epoch}) + "\n")
+        (run.folder / "metrics.jsonl").write_text(
+            json.dumps({"epoch": epoch, "steps": epoch}) + "\n"
+        )
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ class PolicyStep:
         }
 
 
-def natural_directions(
+def _natural_directions(
     policy: GaussianPolicy, damping: float, iterations: int, gradients: Tensor, states: Tensor
 ) -> tuple[Tensor, Tensor]:
     """F⁻¹ of each gradient `[k, P]` at states `[N, n]`, and the residuals `[k]`."""
@@ -189,7 +189,7 @@ class TrustRegionAlgorithm(Algorithm):
     ) -> PolicyStep:
         """The gradients and natural directions of an update, see `PolicyStep`."""
         s = self.settings
-        solve = Graphed(partial(natural_directions, self.policy, s.cg_damping, s.cg_iterations))
+        solve = Graphed(partial(_natural_directions, self.policy, s.cg_damping, s.cg_iterations))
         solve = self.cuda_graphs.setdefault("natural", solve)
         step = PolicyStep(self.policy, batch, objectives, probes, solve, s)
         self.skipped += not step.finite

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +17,10 @@ from statewise.envs.from_gym import check_id
 from statewise.envs.suites import parse_suite
 from statewise.plugins import import_modules, is_gym
 from statewise.runs import checkpoint
-from statewise.runs.differences import INCIDENTAL
+from statewise.runs.differences import differences
 from statewise.runs.folder import file_name, holds_a_run
 from statewise.runs.lock import is_locked
+from statewise.runs.reader import last_epoch, read_config
 from statewise.training.config import TrainSettings
 
 State = Literal[
@@ -39,7 +38,6 @@ FAILED_FILE = "failed.txt"
 LOG_FILE = "log.txt"
 """What the workers of a run printed."""
 
-_TAIL = 65536
 MOST_SEEDS = 10_000
 
 
@@ -143,11 +141,10 @@ class Run:
         config, failed = self.folder / "config.json", self.folder / FAILED_FILE
         try:
             if config.exists():
-                there = json.loads(config.read_text())
-                self.note = _difference(self.train, self.algorithm, there)
+                self.note = self._difference()
                 # Checkpoints before metrics: a running worker writes them the other way round.
                 newest = checkpoint.latest(self.folder / "checkpoints")[:1]
-                self.metrics = last_metrics(self.folder)
+                self.metrics = last_epoch(self.folder)
                 if newest and checkpoint.epoch_of(newest[0]) > self.epoch:
                     raise ValueError(
                         f"metrics.jsonl ends at epoch {self.epoch}, before {newest[0].name}"
@@ -172,10 +169,23 @@ class Run:
         else:
             self.state = "interrupted" if config.exists() else "new"
 
+    def _difference(self) -> str:
+        """In which settings the run on disk differs from the one that is asked for, in a sentence."""
+        own = settings.to_json(self.algorithm)
+        wanted = {"train": settings.to_json(self.train), "algorithm": own}
+        differs = sorted(differences(read_config(self.folder), wanted).items())
+        found = [f"{name} is {there!r} there, {here!r} here" for name, (there, here) in differs]
+        if not found:
+            return ""
+        return (
+            f"{self.folder} holds a run with other settings ({'; '.join(found)}), which is left as "
+            f"it is: choose another --out, or move that folder away"
+        )
+
     def refresh(self) -> None:
         """Read the newest metrics only."""
         with contextlib.suppress(ValueError):  # damage is shown by the next `look`
-            self.metrics = last_metrics(self.folder) or self.metrics
+            self.metrics = last_epoch(self.folder) or self.metrics
 
     @property
     def complete(self) -> bool:
@@ -250,41 +260,3 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise ValueError(f"--seeds {part.strip()} are more than {MOST_SEEDS}: give fewer")
         seeds += range(int(first), int(last or first) + 1)
     return tuple(dict.fromkeys(seeds))
-
-
-def last_metrics(folder: Path) -> dict[str, Any]:
-    """The newest whole line of a run's metrics; empty if there is none."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        return {}
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL))
-        lines = file.read().split(b"\n")[:-1]  # after the last newline: nothing, or half a line
-    return _object("metrics.jsonl", json.loads(lines[-1])) if lines else {}
-
-
-def _object(name: str, content: Any) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise ValueError(f"{name} holds {content!r} where an object should be")
-    return content
-
-
-def _difference(train: TrainSettings, algorithm: Settings, config: Mapping[str, Any]) -> str:
-    """In which settings a run on disk differs from the one that is asked for; empty if in none."""
-    found = []
-    _object("config.json", config)
-    for ours, part in ((train, "train"), (algorithm, "algorithm")):
-        theirs = _object(f"{part} in config.json", config.get(part, {}))
-        differs = settings.differences(theirs, settings.to_json(ours))
-        found += [
-            f"{name} is {there!r} there, {here!r} here"
-            for name, (there, here) in sorted(differs.items())
-            if name not in INCIDENTAL
-        ]
-    if not found:
-        return ""
-    return (
-        f"{train.folder} holds a run with other settings ({'; '.join(found)}), which is left as it "
-        f"is: choose another --out, or move that folder away"
-    )

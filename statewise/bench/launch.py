@@ -21,12 +21,12 @@ from statewise.training.interrupts import count_interrupts
 Report = Callable[[Sequence[Run], str], None]
 """Is shown all runs, and a notice to the user or an empty one, about twice a second."""
 
-POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 REPORT_SECONDS = 0.5
-RUNS_PER_GPU, RUNS_PER_SHARED_GPU = 3, 16
+_RUNS_PER_GPU, RUNS_PER_SHARED_GPU = 3, 16
 """Processes take turns on a GPU: three on one H200 had 1.2 times the throughput of one. Under NVIDIA's
 Multi-Process Service they really share it: sixteen had about three times the throughput (docs/gpu.md)."""
-RUN_MEMORY = 7 * 2**30
+_RUN_MEMORY = 7 * 2**30
 """Bytes of a GPU for each run: 6.3 GiB were seen."""
 STOPPING = "stopping: every run saves at the end of its epoch; Ctrl-C again stops at once"
 
@@ -80,7 +80,7 @@ def launch(grid: Grid, options: LaunchOptions, report: Report) -> list[Run]:
                 for run, _ in pool.workers.values():
                     run.refresh()
                 report(runs, STOPPING if told else "")
-            time.sleep(POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
     report(runs, "")
     return runs
 
@@ -145,8 +145,8 @@ def job_count(runs: Sequence[Run], options: LaunchOptions) -> int:
         import torch
 
         gpus = max(1, torch.cuda.device_count())
-        shared = min(RUNS_PER_SHARED_GPU * gpus, most, _memory() // RUN_MEMORY) if _mps() else 0
-        return max(RUNS_PER_GPU * gpus, shared)
+        shared = min(RUNS_PER_SHARED_GPU * gpus, most, _memory() // _RUN_MEMORY) if _mps() else 0
+        return max(_RUNS_PER_GPU * gpus, shared)
     return max(1, most)
 
 

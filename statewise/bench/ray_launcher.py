@@ -37,7 +37,7 @@ from statewise.version import __version__
 log = logging.getLogger("statewise")
 
 CONNECT_SECONDS = 5.0
-UNSEEN = 5
+_UNSEEN = 5
 """Status of a task whose node does not see the driver's folder."""
 _POLL_SECONDS = 0.2
 _START = (
@@ -87,7 +87,7 @@ def work(job: str, folder: str, permit: str, version: str) -> int:
     if version != __version__:
         raise RuntimeError(f"statewise {__version__} is installed here, {version} on the driver")
     if not Path(permit).exists():
-        return UNSEEN
+        return _UNSEEN
     process = start_worker(job, Path(folder))
     asked = False
     while process.poll() is None:
@@ -129,12 +129,12 @@ def _settle(ray: Any, task: Any, run: Run, stopping: bool) -> None:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         run.state, run.note = "failed", "\n".join(["Ray could not train it", *lines[-6:]])
         return
-    if status == UNSEEN and not stopping:
+    if status == _UNSEEN and not stopping:
         raise ValueError(
             f"a node of the cluster does not see {Path(run.train.out)}: results could not land "
             f"there. Give --out a folder that all nodes share under the same path"
         )
-    settle(run, STOPPED if status == UNSEEN else status)
+    settle(run, STOPPED if status == _UNSEEN else status)
 
 
 def _stamp(run: Run) -> int:

@@ -65,7 +65,7 @@ def picture(runs: Sequence[Run], rows: int, width: int = 130, notice: str = "") 
     below = Text(f"\n{summary(runs)}")
     if notice:
         below.append(f"\n{notice}", style="bold yellow")
-    return Group(run_table(window(runs, rows), runs, width), below)
+    return Group(_run_table(window(runs, rows), runs, width), below)
 
 
 def window(runs: Sequence[Run], rows: int) -> list[Run]:
@@ -87,7 +87,7 @@ def window(runs: Sequence[Run], rows: int) -> list[Run]:
     return [runs[i] for i in sorted(chosen)]
 
 
-def run_table(shown: Sequence[Run], runs: Sequence[Run], width: int) -> Table:
+def _run_table(shown: Sequence[Run], runs: Sequence[Run], width: int) -> Table:
     """One row for each run shown; `runs` are all, whose speeds tell the time left.
 
     In a narrow terminal the columns one can best do without are left out.

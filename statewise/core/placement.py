@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-TRIES = (4, 8, 24, 64)
+_TRIES = (4, 8, 24, 64)
 """Tries of each object, 100 in all; those that found a place in one round are not in the next."""
 _CHUNK = 2048
 
@@ -108,7 +108,7 @@ def place_one(
     """
     point, found = placed.new_zeros(len(placed), 2), torch.zeros(len(placed), dtype=torch.bool)
     rest = torch.arange(len(placed))
-    for tries in TRIES:
+    for tries in _TRIES:
         drawn, fit = _first_fit(generator, placed[rest], clearance, half_side, radius, tries)
         point[rest], found[rest] = drawn, fit
         rest = rest[~fit]

@@ -32,7 +32,7 @@ from torch import Tensor
 from statewise.core.projection import gram_columns, least_distance
 
 Array = npt.NDArray[np.float64]
-Given = npt.ArrayLike | Tensor
+_Given = npt.ArrayLike | Tensor
 
 _ENUMERATE = 6
 """Up to this many constraints all 2^m active sets are tried; above it, those a homotopy visits."""
@@ -85,7 +85,7 @@ class Plan:
 
 
 def solve(
-    q: Given, r: Given, S: Given, c: Given, delta: float, recovery_scale: Given | None = None
+    q: _Given, r: _Given, S: _Given, c: _Given, delta: float, recovery_scale: _Given | None = None
 ) -> Plan:
     """The exact step; see the top of this file. r, c: [m]; S: [m, m]; m may be 0.
 
@@ -105,7 +105,7 @@ def solve(
 
 
 def recover(
-    q: Given, r: Given, S: Given, c: Given, delta: float, recovery_scale: Given | None = None
+    q: _Given, r: _Given, S: _Given, c: _Given, delta: float, recovery_scale: _Given | None = None
 ) -> Plan:
     """The step that makes the largest (c_i + b_iᵀx) / scale_i smallest, whatever the reward does.
 
@@ -121,7 +121,7 @@ def step(plan: Plan, u: Tensor, v: Tensor) -> Tensor:
     return plan.alpha * u - beta @ v if len(plan.beta) else plan.alpha * u
 
 
-def limit_request(c: Given, S: Given, delta: float, eta: Given) -> Array:
+def limit_request(c: _Given, S: _Given, delta: float, eta: _Given) -> Array:
     """c_i, or η_i · sqrt(2 δ S_ii) where that is smaller and c_i > 0; [m].
 
     The square root is the largest decrease of cost i that the region allows. With η < 1 a violated
@@ -172,7 +172,7 @@ class _Problem:
 
     @staticmethod
     def scaled(
-        q: Given, r: Given, S: Given, c: Given, delta: float, recovery_scale: Given | None
+        q: _Given, r: _Given, S: _Given, c: _Given, delta: float, recovery_scale: _Given | None
     ) -> "_Problem":
         q, r, S, c, scale = _checked(q, r, S, c, delta, recovery_scale)
         reward_unit, cost_unit = math.sqrt(max(q, 0.0)), np.sqrt(np.maximum(np.diagonal(S), 0.0))
@@ -241,7 +241,7 @@ class _Problem:
 
 
 def _checked(
-    q: Given, r: Given, S: Given, c: Given, delta: float, recovery_scale: Given | None
+    q: _Given, r: _Given, S: _Given, c: _Given, delta: float, recovery_scale: _Given | None
 ) -> tuple[float, Array, Array, Array, Array]:
     q, r, c = float(_array(q)), _array(r).ravel(), _array(c).ravel()
     m = len(c)
@@ -263,7 +263,7 @@ def _checked(
     return q, r, S, c, scale
 
 
-def _array(values: Given) -> Array:
+def _array(values: _Given) -> Array:
     if isinstance(values, Tensor):
         values = values.detach().cpu().double().numpy()
     return np.asarray(values, dtype=np.float64)

@@ -7,12 +7,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-ANY_SUITE = "statewise/Goal-v0"
+_ANY_SUITE = "statewise/Goal-v0"
 """The id that takes any suite by name: `gymnasium.make(ANY_SUITE, suite="Ant-Pillar-4")`."""
 
 
 def register_suites() -> None:
-    """Make the suites of the paper, and `ANY_SUITE`, known to Gymnasium.
+    """Make the suites of the paper, and `_ANY_SUITE`, known to Gymnasium.
 
     This does not import Gymnasium: if nobody has yet, the ids are registered as soon as it is.
     """
@@ -28,7 +28,7 @@ def _register() -> None:
     from statewise.envs.suites import PAPER_SUITES
 
     ids = {f"statewise/{name}-v0": {"suite": name} for name in PAPER_SUITES}
-    for id, kwargs in (ids | {ANY_SUITE: {}}).items():
+    for id, kwargs in (ids | {_ANY_SUITE: {}}).items():
         if id not in gymnasium.registry:
             # The environment counts its own steps and truncates, so no `TimeLimit` is asked for.
             gymnasium.register(

@@ -24,7 +24,7 @@ _HAZARD_Z = 0.02
 _MOST, _FIRST_STOCK, _STOCK = 1024, 64, 256
 _WORKERS = 4
 
-Starts = tuple[Tensor, Tensor, Tensor]
+_Starts = tuple[Tensor, Tensor, Tensor]
 """Robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`."""
 
 Accept = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -59,7 +59,7 @@ class LayoutStock:
         self._left = torch.zeros(0, 3 + 3 * self.num_objects, dtype=torch.float32)
         """Layouts that were drawn and not taken yet, as `chunk` gives them."""
 
-    def take(self, ids: Tensor) -> Starts:
+    def take(self, ids: Tensor) -> _Starts:
         """The next layouts, one for each of the worlds `ids [k]`."""
         while len(self._left) < len(ids):
             self._left = torch.cat([self._left, self.chunk(self.next)])
@@ -143,7 +143,7 @@ class LayoutStock:
         return low + (high - low) * drawn
 
 
-def unpack(rows: Tensor) -> Starts:
+def unpack(rows: Tensor) -> _Starts:
     """Layouts from rows `[n, 3 + 3 K]` that hold robot, yaw and objects side by side."""
     return rows[:, :2], rows[:, 2], rows[:, 3:].unflatten(1, (-1, 3))
 
@@ -183,7 +183,7 @@ class DeviceStock:
         self._source.seed(seed)
         self._forget()
 
-    def take(self, mask: Tensor) -> Starts:
+    def take(self, mask: Tensor) -> _Starts:
         """The next layouts, one for each world of `mask [B]`, in the order of worlds.
 
         Returns layouts for every world. Those outside of the mask must not be used: they will be

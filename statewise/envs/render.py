@@ -27,15 +27,15 @@ CAMERAS: tuple[str, ...] = ("arena", "chase", "top")
 VIDEO_FORMATS = (".mp4", ".gif")
 
 RGB = tuple[float, float, float]
-GOAL: RGB = (0.10, 0.72, 0.25)
-HAZARD: RGB = (0.12, 0.32, 0.95)
-PILLAR: RGB = (0.52, 0.30, 0.90)
+_GOAL: RGB = (0.10, 0.72, 0.25)
+_HAZARD: RGB = (0.12, 0.32, 0.95)
+_PILLAR: RGB = (0.52, 0.30, 0.90)
 RED = (214, 40, 40)
-INK = (34, 38, 46)
-GREY = (120, 126, 138)
-GREEN = (18, 130, 58)
+_INK = (34, 38, 46)
+_GREY = (120, 126, 138)
+_GREEN = (18, 130, 58)
 
-_COLOURS = {"goal_lidar": GOAL, "hazard_lidar": HAZARD, "pillar_lidar": PILLAR}
+_COLOURS = {"goal_lidar": _GOAL, "hazard_lidar": _HAZARD, "pillar_lidar": _PILLAR}
 _DOT = 0.028
 _FAINT = 0.04
 """3D lidar bins below this reading are not drawn."""
@@ -287,10 +287,10 @@ def _objects(env: VecEnv, now: _Now) -> list[Mark]:
     far = env.suite.robot.goal_radius
     radius = next((c.radius for c in env.suite.constraints if c.name == "hazard"), 0.0)
     if env.suite.robot.spatial:
-        balls = [Mark("sphere", at, (radius, 0.0), (*HAZARD, 0.28), 0.1) for at in hazards]
-        return [Mark("sphere", goal, (far, 0.0), (*GOAL, 0.35), 0.2), *balls]
-    discs = [Mark("cylinder", at, (radius, 0.01), (*HAZARD, 0.50), 0.2) for at in hazards]
-    return [Mark("cylinder", goal, (far, far / 2), (*GOAL, 0.40), 0.2), *discs]
+        balls = [Mark("sphere", at, (radius, 0.0), (*_HAZARD, 0.28), 0.1) for at in hazards]
+        return [Mark("sphere", goal, (far, 0.0), (*_GOAL, 0.35), 0.2), *balls]
+    discs = [Mark("cylinder", at, (radius, 0.01), (*_HAZARD, 0.50), 0.2) for at in hazards]
+    return [Mark("cylinder", goal, (far, far / 2), (*_GOAL, 0.40), 0.2), *discs]
 
 
 def _lidars(env: VecEnv, now: _Now) -> list[Mark]:
@@ -384,25 +384,25 @@ def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | No
     x, y = left + px(14), top + px(8)
     columns = [x + px(column) for column in (165, 235, 302)]
 
-    draw.text((x, y), env.suite.name, INK, bold)
+    draw.text((x, y), env.suite.name, _INK, bold)
     y += px(32)
-    draw.text((x, y), f"time {now.data.time:6.2f} s", INK, plain)
+    draw.text((x, y), f"time {now.data.time:6.2f} s", _INK, plain)
     heads, table = ["now"], [[cost] for cost in now.cost]
     if tally is not None:
         ret = f"return {float(tally.ret[now.world]):.2f}"
-        draw.text((columns[2], y), ret, INK, plain, anchor="ra")
+        draw.text((columns[2], y), ret, _INK, plain, anchor="ra")
         heads += ["episode", "max"]
         sums = zip(tally.cost[now.world].tolist(), tally.cost_max[now.world].tolist(), strict=True)
         table = [[*row, *more] for row, more in zip(table, sums, strict=True)]
     y += line
-    draw.text((x, y), "cost", GREY, small)
+    draw.text((x, y), "cost", _GREY, small)
     for column, head in zip(columns, heads, strict=False):
-        draw.text((column, y), head, GREY, small, anchor="ra")
+        draw.text((column, y), head, _GREY, small, anchor="ra")
     for name, values in zip(env.spec.cost_names, table, strict=True):
         y += px(24)
-        draw.text((x, y), name, INK, plain)
+        draw.text((x, y), name, _INK, plain)
         for column, value in zip(columns, values, strict=False):
-            colour = RED if value > 0 else INK
+            colour = RED if value > 0 else _INK
             draw.text((column, y), f"{value:.3f}", colour, plain, anchor="ra")
     if env.faults:
         draw.text((x, y + line), f"simulator faults {env.faults}", RED, plain)
@@ -410,12 +410,12 @@ def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | No
     ended = tally.latest.get(now.world) if tally is not None else None
     if ended is not None and now.data.time <= _BANNER:
         text = f"{ended.ending}  ·  return {ended.ret:.2f}, cost {sum(ended.cost):.2f}"
-        colours = {"goal reached": GREEN, "simulator fault": RED}
+        colours = {"goal reached": _GREEN, "simulator fault": RED}
         where, pad = (width / 2, height - px(36)), px(12)
         x0, y0, x1, y1 = draw.textbbox(where, text, bold, anchor="mm")
         box = (x0 - pad, y0 - pad, x1 + pad, y1 + pad)
         draw.rounded_rectangle(box, pad, fill=(255, 255, 255, 220))
-        draw.text(where, text, colours.get(ended.ending, INK), bold, anchor="mm")
+        draw.text(where, text, colours.get(ended.ending, _INK), bold, anchor="mm")
     if any(cost > 0 for cost in now.cost):
         draw.rectangle((0, 0, width - 1, height - 1), outline=RED, width=max(3, px(9)))
     return np.asarray(image)

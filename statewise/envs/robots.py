@@ -18,7 +18,7 @@ _FILES = Path(__file__).parent / "robots"
 
 _IMU = ("accelerometer", "velocimeter", "gyro", "magnetometer")
 _LEGS = (*_IMU, "jointpos_*", "jointvel_*", "touch_*")
-ConstraintKind = Literal["Hazard", "3DHazard", "Pillar"]
+_ConstraintKind = Literal["Hazard", "3DHazard", "Pillar"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Robot:
     """Sensors of the internal observation, by name or pattern, in order."""
     point: str = "root"
     """Prefix of the frame sensors of the point that has to reach the goal and carries the lidar."""
-    constraints: tuple[ConstraintKind, ...] = ("Hazard", "Pillar")
+    constraints: tuple[_ConstraintKind, ...] = ("Hazard", "Pillar")
     spatial: bool = False
     """Goals and hazards are spheres in the air, seen by the 3D lidar, instead of on the ground."""
     keepout: float = 0.4

@@ -29,7 +29,7 @@ PAPER_SUITES = (
 
 CONSTRAINTS = ("Hazard", "3DHazard", "Pillar")
 GOAL_KEEPOUT = 0.4
-MAX_EPISODE_STEPS = 1000
+_MAX_EPISODE_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Suite:
     name: str
     robot: Robot
     constraints: tuple[Constraint, ...]
-    max_episode_steps: int = MAX_EPISODE_STEPS
+    max_episode_steps: int = _MAX_EPISODE_STEPS
 
     def count(self, name: str) -> int:
         return sum(c.count for c in self.constraints if c.name == name)

@@ -20,16 +20,16 @@ from statewise.runs.reader import METRICS, RunData, find_runs
 from statewise.settings import option
 from statewise.training.config import TrainSettings
 
-TARGET_EPISODES = 200
+_TARGET_EPISODES = 200
 """Episodes of which question 3 shows five."""
-FIGURE_EPISODES = 256
+_FIGURE_EPISODES = 256
 """Episodes of which Figure 1 shows one."""
 _UNREADABLE = (ValueError, KeyError, RuntimeError, OSError)
 """What a damaged policy raises, one whose networks are of another version, or one whose environment is
 not here."""
 
 
-PAPER_SCPO = {
+_PAPER_SCPO = {
     "scale_inputs": False,
     "cost_critic_lr": 1e-3,
     "recovery_fraction": 1.0,
@@ -57,7 +57,7 @@ EXPERIMENTS: dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]] = {
     }),
     "departures": ((POINT,), {
         "scpo": {},
-        "scpo-paper": PAPER_SCPO,
+        "scpo-paper": _PAPER_SCPO,
         "scpo-blind": {"policy_sees_maximum": False},
         "scpo-raw-inputs": {"scale_inputs": False},
         "scpo-eta-1": {"recovery_fraction": 1.0},
@@ -171,7 +171,7 @@ def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
         except ValueError as error:  # of runs without an epoch, which leaves what needs none
             trouble.insert(0, str(error))
     lines = [f"left out: {line}" for line in trouble]
-    recorded, unusable = record_episodes(runs, names, dumps)
+    recorded, unusable = _record_episodes(runs, names, dumps)
     groups = group_runs(runs, reference())
     found = {a.question.key: a for a in questions.find_answers(groups, dumps | recorded)}
     for question in questions.QUESTIONS:
@@ -189,7 +189,7 @@ def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
     return lines
 
 
-def record_episodes(
+def _record_episodes(
     runs: Sequence[RunData], names: Sequence[str], dumps: Mapping[str, dict[str, Any]]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The answers that need a policy at work: the targets of q3, and Figure 1; and why one is missing.
@@ -204,9 +204,9 @@ def record_episodes(
     scpo, trpo = _with_policy(runs, "scpo", DRONE), _with_policy(runs, "trpo", POINT)
     wanted: list[tuple[str, RunData | None, int, Any]] = []
     if "q3" in names and scpo is not None:
-        wanted.append(("q3_targets", scpo, TARGET_EPISODES, episodes.targets))
+        wanted.append(("q3_targets", scpo, _TARGET_EPISODES, episodes.targets))
     if "fig1" in names and (trpo is not None or "figure1" not in dumps):
-        wanted.append(("figure1", trpo, FIGURE_EPISODES, episodes.episode))
+        wanted.append(("figure1", trpo, _FIGURE_EPISODES, episodes.episode))
     for key, run, count, show in wanted:
         try:
             recorded[key] = show(

@@ -12,13 +12,13 @@ from statewise.report.assemble import Section, Statement
 from statewise.report.groups import Group
 from statewise.report.table import NONE, Cell, Row, Table, number, text_cell, text_columns
 
-RETURN_SHARE = 0.95
+_RETURN_SHARE = 0.95
 """SCPO keeps the return if it has this share of TRPO's."""
-TRPO_FACTOR = 1.5
+_TRPO_FACTOR = 1.5
 """Our TRPO is the paper's if its costs are within this factor."""
-LEARNED_SHARE = 0.5
+_LEARNED_SHARE = 0.5
 """A method learned a suite if it has this share of the paper's TRPO's return."""
-TITLES = {
+_TITLES = {
     "learned": "some method learns",
     "trpo": "TRPO as in the paper",
     "cost_rate_lowest": "SCPO has the lowest cost rate",
@@ -32,7 +32,7 @@ _KEYS = {COST_RATE: "cost_rate", EPISODE_COST: "episode_cost", MAX_COST: "max_co
 _OPEN = (
     "no finished {}, no episode that ended, not in the paper's tables, or another task than its own"
 )
-Learned = Mapping[str, bool | None]
+_Learned = Mapping[str, bool | None]
 """By name whether a method learned the suite, None where no episode ended that would tell"""
 
 
@@ -76,14 +76,14 @@ def claims_section(groups: Sequence[Group]) -> Section:
 
 def claims_table(found: Sequence[Judged]) -> Table:
     """Suites down, claims across: first whether the runs are shorter, then yes, no, or nothing."""
-    columns, rows = text_columns("suite", "steps", *TITLES.values()), []
+    columns, rows = text_columns("suite", "steps", *_TITLES.values()), []
     for one in found:
         steps = f"shorter: {one.shorter}" if one.shorter else "as in the paper"
         cells = [text_cell(one.suite, link=f"#{one.suite}")]
         cells += [Cell(steps, float(not one.shorter), tone="bad" if one.shorter else "")]
         rows.append(Row(cells + [_verdict_cell(check) for check in one.checks]))
     counts, theirs = tally(found), _paper_tally()
-    total = ["; ".join([counts[k][0] + theirs.get(k, ""), *counts[k][1:]]) for k in TITLES]
+    total = ["; ".join([counts[k][0] + theirs.get(k, ""), *counts[k][1:]]) for k in _TITLES]
     short = sum(bool(one.shorter) for one in found)
     footer = Row([Cell("holds in"), Cell(f"{short} of {len(found)} shorter"), *map(Cell, total)])
     note = ("Last epoch, mean over seeds, as in the paper; the maximum cost over the last 5 %. Lowest of "
@@ -96,7 +96,7 @@ def tally(found: Sequence[Judged]) -> dict[str, list[str]]:
     """In how many suites each claim holds, of those where it can be judged; apart from the rest those
     where only some of the paper's methods were compared."""
     counts = {}
-    for key in TITLES:
+    for key in _TITLES:
         judged = [c for f in found for c in f.checks if c.key == key and c.verdict is not None]
         whole, fewer = [c for c in judged if c.whole], [c for c in judged if not c.whole]
         parts = [_held([bool(c.verdict) for c in whole])] if whole else []
@@ -120,7 +120,7 @@ def _paper_tally() -> dict[str, str]:
         for metric in (COST_RATE, EPISODE_COST):
             lowest = row["scpo", metric] <= min(row[algo, metric] for algo in paper.algos)
             holds.setdefault(f"{_KEYS[metric]}_lowest", []).append(lowest)
-        kept = row["scpo", RETURN] >= RETURN_SHARE * row["trpo", RETURN]
+        kept = row["scpo", RETURN] >= _RETURN_SHARE * row["trpo", RETURN]
         holds.setdefault("return_kept", []).append(kept)
     return {key: f" (paper: {_held(verdicts)})" for key, verdicts in holds.items()}
 
@@ -159,7 +159,7 @@ def judge(groups: Sequence[Group]) -> Judged:
     return Judged(suite, shorter, tuple(checks))
 
 
-def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: Learned) -> Check:
+def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: _Learned) -> Check:
     key, part = f"{_KEYS[metric]}_lowest", "late" if metric == MAX_COST else "last"
     ours, what = scpo.mean(part, metric) if scpo else None, title(metric)
     theirs = {g.name: v for g in rivals if (v := g.mean(part, metric)) is not None}
@@ -190,7 +190,7 @@ def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: L
 def _price(scpo: Group, rival: Group) -> str:
     """The return of a safer rival, where it pays for that with a worse one."""
     ours, theirs = scpo.mean("last", RETURN), rival.mean("last", RETURN)
-    if ours is None or theirs is None or theirs >= ours - (1 - RETURN_SHARE) * abs(ours):
+    if ours is None or theirs is None or theirs >= ours - (1 - _RETURN_SHARE) * abs(ours):
         return ""
     return f", at return {number(theirs)} against {number(ours)}"
 
@@ -220,7 +220,7 @@ def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
     if ours is None or base is None or base <= 0:
         why = "no return of TRPO with the same settings to compare with"
         return Check("return_kept", None, why)
-    kept, percent = ours >= RETURN_SHARE * base, math.floor(1000 * ours / base) / 10
+    kept, percent = ours >= _RETURN_SHARE * base, math.floor(1000 * ours / base) / 10
     # The percentage is not rounded up to a share that is not reached.
     text = (f"SCPO {'keeps' if kept else 'loses'} TRPO's return: {number(ours)} against {number(base)} "
             f"({percent:.1f} %).")  # fmt: skip
@@ -237,8 +237,8 @@ def _trpo_as_paper(trpo: Group | None) -> Check:
         if ours is None:
             unknown.append(title(metric))
             continue
-        near = theirs / TRPO_FACTOR <= ours <= theirs * TRPO_FACTOR
-        if not (ours >= RETURN_SHARE * theirs if metric == RETURN else near):
+        near = theirs / _TRPO_FACTOR <= ours <= theirs * _TRPO_FACTOR
+        if not (ours >= _RETURN_SHARE * theirs if metric == RETURN else near):
             apart.append(f"{title(metric)} {number(ours)} against {printed}")
     if apart:
         return Check("trpo", False, f"TRPO is not the paper's TRPO ({', '.join(apart)}): compare the "
@@ -250,7 +250,7 @@ def _trpo_as_paper(trpo: Group | None) -> Check:
                                "within a factor of 1.5.")  # fmt: skip
 
 
-def _learned(learned: Learned, groups: Sequence[Group]) -> Check:
+def _learned(learned: _Learned, groups: Sequence[Group]) -> Check:
     did, failed, unknown = (
         [name for name, verdict in learned.items() if verdict is v] for v in (True, False, None)
     )
@@ -271,7 +271,7 @@ def _has_learned(group: Group) -> bool | None:
     late, paper = group.mean("late", RETURN), reference()
     theirs = paper.value(group.suite, "trpo", RETURN)
     if late is not None and theirs is not None and not paper.other_task(group.settings):
-        return late >= LEARNED_SHARE * theirs
+        return late >= _LEARNED_SHARE * theirs
     starts = [run.summary.early_return + (run.summary.early_return_std or 0.0)
               for run in group.counted if run.summary.early_return is not None]  # fmt: skip
     return late > sum(starts) / len(starts) if starts and late is not None else None

@@ -23,7 +23,7 @@ from statewise.training.loop import build_env
 from statewise.training.policy import load_policy, random_policy
 from statewise.types import Step
 
-COST_GAMMA = 0.99
+_COST_GAMMA = 0.99
 """Discount of the costs, as the methods that bound their sum have it."""
 _FRESH = 1 << 41
 """Seeds start here, so that no layout of a training or an evaluation is replayed."""
@@ -80,7 +80,7 @@ def targets(recorded: Recorded, count: int = 5, seed: int = 0) -> dict[str, Any]
     never, nothing = torch.zeros_like(ended), torch.zeros_like(cost)
     d = increments(cost, running_maximum(cost, never)[0])
     to_go = {
-        "V_C": returns_to_go(cost, nothing, ended, never, gamma=COST_GAMMA)[..., 0],
+        "V_C": returns_to_go(cost, nothing, ended, never, gamma=_COST_GAMMA)[..., 0],
         "V_D": returns_to_go(d, nothing, ended, never, gamma=1.0)[..., 0],
     }
     rows = torch.arange(len(cost)).unsqueeze(1) < torch.tensor(lengths)
@@ -91,7 +91,7 @@ def targets(recorded: Recorded, count: int = 5, seed: int = 0) -> dict[str, Any]
         "suite": recorded.suite,
         "policy": recorded.policy,
         "constraint": recorded.constraint,
-        "gamma": COST_GAMMA,
+        "gamma": _COST_GAMMA,
         "episodes": len(lengths),
         "costly": len(costly),
         "steps": int(rows.sum()),

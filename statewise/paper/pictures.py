@@ -26,7 +26,7 @@ from statewise.report.curves import (
 from statewise.report.groups import Curve
 from statewise.report.table import number, percent
 
-RESOURCE_TITLES = {
+_RESOURCE_TITLES = {
     "collect": "collecting, s an epoch",
     "update": "update, s an epoch",
     "epoch": "whole epoch, s",
@@ -154,7 +154,7 @@ def draw_bound(data: Data) -> Figure:
 def draw_resources(data: Data) -> Figure:
     """Bars relative to TRPO, with what they are in seconds and MiB."""
     algos = list(data["used"])
-    keys = [key for key in RESOURCE_TITLES if key in data["used"][algos[0]]]
+    keys = [key for key in _RESOURCE_TITLES if key in data["used"][algos[0]]]
     figure, (axis,) = panels(1, 1, 7.6, 0.9 + 0.72 * len(keys))
     height = 0.8 / len(algos)
     longest = max(v for relative in data["relative"].values() for v in relative.values())
@@ -167,7 +167,7 @@ def draw_resources(data: Data) -> Figure:
             axis.text(share + 0.01 * longest, place, text, va="center", fontsize=8, color=_SOFT,
                       bbox=_BOX | {"pad": 0.5})  # fmt: skip
     axis.axvline(1.0, color=_SOFT, linewidth=0.8, linestyle=":", zorder=0.5)
-    axis.set_yticks(range(len(keys)), [RESOURCE_TITLES[key] for key in keys], fontsize=9)
+    axis.set_yticks(range(len(keys)), [_RESOURCE_TITLES[key] for key in keys], fontsize=9)
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")
     axis.set_xlim(0, 1.22 * longest)

@@ -23,14 +23,14 @@ ALGOS = {
 }
 """Our name of each algorithm to the paper's, in the order of every legend and table."""
 SEEDS = 2
-GRID = {"suites": SUITES, "algos": tuple(ALGOS), "seeds": "0..1"}
+_GRID = {"suites": SUITES, "algos": tuple(ALGOS), "seeds": "0..1"}
 """Its whole experiment, as options of `statewise bench grid`."""
-STEPS, LONG_STEPS, LONG_ROBOTS = 6_000_000, 30_000_000, ("Ant", "Walker", "Humanoid")
+STEPS, _LONG_STEPS, LONG_ROBOTS = 6_000_000, 30_000_000, ("Ant", "Walker", "Humanoid")
 """Environment steps that it trains: 200 epochs of 30,000, and 1000 of some robots."""
 POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
 MAXIMUM_SUITES = ("Ant-Hazard-8", "Walker-Hazard-8")
 """Suites of its figures: of single questions, and of the maximum state-wise cost."""
-TASK = {"continuing": False, "cost_limit": 0.0}
+_TASK = {"continuing": False, "cost_limit": 0.0}
 """Settings that ask for what the paper asks for. The others change how it is learned, or, like
 `compact`, nothing."""
 
@@ -51,8 +51,8 @@ def reference() -> Reference:
         cite="Ours beside the figures of Zhao et al. 2023 (arXiv 2306.12594), which are means of two "
         "seeds at the last epoch.",
         values=values,
-        steps={suite: LONG_STEPS if long[suite] else STEPS for suite in SUITES},
+        steps={suite: _LONG_STEPS if long[suite] else STEPS for suite in SUITES},
         seeds=SEEDS,
         algos=tuple(ALGOS),
-        task=TASK,
+        task=_TASK,
     )

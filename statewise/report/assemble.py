@@ -27,7 +27,7 @@ from statewise.runs.reader import Reading
 
 _DEFINED = (metrics.RETURN, metrics.EPISODE_COST, metrics.COST_RATE, metrics.EPOCH_COST_RATE,
             metrics.MAX_COST, "cost/*/violation_rate")  # fmt: skip
-DEFINITIONS = (
+_DEFINITIONS = (
     *((metrics.find(key).title, metrics.find(key).about) for key in _DEFINED),
     ("last epoch", "Mean over seeds of the last epoch alone, ± one sample standard deviation over "
      "seeds."),
@@ -107,7 +107,7 @@ class Report:
     reference: Reference | None = None
     first: str = ""
     """The algorithm that stands first beside the baseline, whose lines and rows stand out"""
-    definitions: tuple[tuple[str, str], ...] = DEFINITIONS
+    definitions: tuple[tuple[str, str], ...] = _DEFINITIONS
 
     @property
     def charted(self) -> list[Group]:

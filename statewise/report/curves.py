@@ -50,7 +50,7 @@ _LOOKS = (
 """Colour on light, colour on dark, and dashes: a second sign for eyes and prints without colour."""
 
 
-class ReferenceValues(Protocol):
+class _ReferenceValues(Protocol):
     """Final values to compare with, such as those of a publication."""
 
     @property
@@ -119,7 +119,7 @@ def styles(algos: Mapping[str, str], bold: str = "") -> dict[str, Style]:
 
 
 def suite_curves(
-    groups: Sequence[Group], reference: ReferenceValues | None = None, bold: str = ""
+    groups: Sequence[Group], reference: _ReferenceValues | None = None, bold: str = ""
 ) -> list[SuiteCurves]:
     """The lines of every suite, all in the order and styles of one legend."""
     order = list(ALGORITHMS)
@@ -133,7 +133,7 @@ def suite_curves(
     return found
 
 
-def _line(group: Group, look: Style, reference: ReferenceValues | None) -> Line:
+def _line(group: Group, look: Style, reference: _ReferenceValues | None) -> Line:
     values = {}
     if reference is not None and group.main:
         found = {m: reference.value(group.suite, group.algo, m) for m in metrics.CHARTS}

@@ -18,12 +18,12 @@ def markdown(report: Report) -> str:
         f"# Report of {report.run_count} runs",
         plain(report.lead),
         "[The page](index.html) has the same with curves to read and tables to sort.",
-        table_markdown(report.headline) if report.headline else "",
+        _table_markdown(report.headline) if report.headline else "",
         "## Ranking",
-        *([table_markdown(table) for table in report.rankings] or [NO_RANKING]),
+        *([_table_markdown(table) for table in report.rankings] or [NO_RANKING]),
     ]
     for section in report.sections:
-        parts += [f"## {section.title}", *map(table_markdown, section.tables)]
+        parts += [f"## {section.title}", *map(_table_markdown, section.tables)]
         failing = [f"{s.suite}: {s.text}" for s in section.statements if not s.holds]
         if section.statements:
             parts += _list("**What does not hold**", failing or [NO_FAILURE])
@@ -38,13 +38,13 @@ def markdown(report: Report) -> str:
         "### Definitions",
         "\n".join(terms),
         "### Where the numbers come from",
-        *(table_markdown(table) for table in report.provenance),
+        *(_table_markdown(table) for table in report.provenance),
         f"Made by statewise {__version__}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table_markdown(table: Table) -> str:
+def _table_markdown(table: Table) -> str:
     """Caption, rows and notes; numbers to the right."""
     if not table.rows:
         return ""
@@ -66,12 +66,12 @@ def _suite(suite: SuiteReport) -> list[str]:
     return [
         f"## {_escape(suite.name)}",
         f"![Curves of {_escape(suite.name)}]({suite.picture})",
-        *(table_markdown(table) for table in suite.tables),
+        *(_table_markdown(table) for table in suite.tables),
         *_list("**What does not hold here**", suite.failures),
         *_list("**What holds here**", suite.holds),
         *_list("**Limits**", suite.limits),
         suite.notes,
-        table_markdown(suite.seeds),
+        _table_markdown(suite.seeds),
     ]
 
 

@@ -29,7 +29,7 @@ from statewise.report.tables import COMPARED
 EARNED = 0.5
 """Share of the baseline's return below which a method is ranked last."""
 
-LeftOut = dict[str, dict[str, str]]
+_LeftOut = dict[str, dict[str, str]]
 """Metric to the suites that its score is not over, each with the reason."""
 
 
@@ -41,10 +41,10 @@ class Rank:
     name: str
     suites: tuple[str, ...]
     scores: dict[str, Interval | None]
-    left_out: LeftOut
+    left_out: _LeftOut
     theirs: dict[str, float | None]
     """The same number of the reference, over the same suites (means of seeds only)"""
-    theirs_left_out: LeftOut
+    theirs_left_out: _LeftOut
     single: set[str]
     """Suites with one seed, of it or of the baseline, where others make an interval"""
 
@@ -83,11 +83,11 @@ def ranking_tables(
         algos = {r.algo for r in chosen}
         members = [g for g in groups if g.suite in shared and g.algo in algos]
         if shared and not (tables and len(chosen) == len(ranks)):
-            tables.append(ranking_table(rank(members, baseline, reference), baseline, reference))
+            tables.append(_ranking_table(rank(members, baseline, reference), baseline, reference))
     return ranks, tuple(tables)
 
 
-def ranking_table(
+def _ranking_table(
     ranks: Sequence[Rank], baseline: str | None, reference: Reference | None = None
 ) -> Table:
     """A ranking, with its intervals as numbers and as strips."""
@@ -202,7 +202,7 @@ def _single_note(ranks: Sequence[Rank], base: str) -> list[str]:
             f"{counts}."]  # fmt: skip
 
 
-def _left_out_notes(whose: str, left_out: Iterable[LeftOut]) -> list[str]:
+def _left_out_notes(whose: str, left_out: Iterable[_LeftOut]) -> list[str]:
     """Sentences about suites that a column is not over, with the reasons."""
     found = list(left_out)
     metrics: dict[str, list[str]] = {}

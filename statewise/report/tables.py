@@ -68,7 +68,7 @@ def headline_table(
 def _beside(group: Group | None, metric: str, reference: Reference | None) -> Cell:
     if group is None:
         return Cell(NONE)
-    value, cell = group.mean("last", metric), spread_cell(group.values("last", metric))
+    value, cell = group.mean("last", metric), _spread_cell(group.values("last", metric))
     theirs = reference.text(group.suite, group.algo, metric) if reference else None
     text = cell.text + (f" ({reference.name} {theirs})" if reference and theirs else "")
     return Cell(text + ("" if group.finished else " (unfinished)"), value)
@@ -97,14 +97,14 @@ def metrics_table(groups: Sequence[Group], reference: Reference | None = None) -
     for group in groups:
         left = f" (+{len(group.uncounted)} unfinished)" if group.uncounted else ""
         count = len(group.counted)
-        cells = [name_cell(group), number_cell(count, f"{count}{left}")]
+        cells = [_name_cell(group), number_cell(count, f"{count}{left}")]
         for metric in COMPARED:
-            cells.append(spread_cell(group.values("last", metric)))
+            cells.append(_spread_cell(group.values("last", metric)))
             if reference:
                 text = reference.text(group.suite, group.own, metric)
                 value = None if text is None else float(text)
                 cells.append(number_cell(value, text, tone="reference"))
-        cells += [spread_cell(group.values("late", metric)) for metric in _LATE]
+        cells += [_spread_cell(group.values("late", metric)) for metric in _LATE]
         rows.append(Row(cells, group.own))
         seeds = [str(r.seed) for r in group.counted if r.summary.last.get(RETURN) is None]
         if seeds:
@@ -182,7 +182,7 @@ def seeds_table(groups: Sequence[Group]) -> Table:
 # Cells -----------------------------------------------------------------------------------------
 
 
-def name_cell(group: Group) -> Cell:
+def _name_cell(group: Group) -> Cell:
     """The name, marked if no run of the group is finished."""
     if group.finished:
         return text_cell(group.name)
@@ -190,7 +190,7 @@ def name_cell(group: Group) -> Cell:
     return Cell(f"{group.name} (unfinished: {done} epochs)", group.name.casefold(), tone="bad")
 
 
-def spread_cell(values: Array) -> Cell:
+def _spread_cell(values: Array) -> Cell:
     """Mean ± standard deviation over seeds."""
     if not len(values):
         return Cell(NONE)
@@ -221,7 +221,7 @@ def _safety_cells(group: Group, name: str, channels: Sequence[Channel]) -> list[
     worst = [c.worst_cost for c in channels if c.worst_cost is not None]
     over_seeds, rate = mean_interval(means), _rate(channels)
     return [
-        name_cell(group),
+        _name_cell(group),
         text_cell(name),
         number_cell(float(means.mean()) if len(means) else None),
         interval_cell(
@@ -250,7 +250,7 @@ def _resource_cells(group: Group, base: Group | None) -> list[Cell]:
     share = updating / (collecting + updating) if collecting + updating else None
     memory, gpu = mean(group, "peak_memory_mib"), mean(group, "gpu_memory_mib")
     return [
-        name_cell(group),
+        _name_cell(group),
         number_cell(seconds, duration(seconds)),
         number_cell(ratio("seconds")),
         number_cell(steps / seconds if seconds else None),

@@ -11,11 +11,11 @@ from typing import TextIO
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 """What a file system without hard links answers."""
-MOST_BYTES = 4 * 2**30
+_MOST_BYTES = 4 * 2**30
 """Largest file that is read."""
 
 
-def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
     """The content of a regular file of limited size; ValueError for a device, a pipe or a huge one.
 
     A pipe would be waited for, a device such as /dev/zero read for ever.
@@ -41,7 +41,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError:
         beside.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    _sync_folder(path.parent)
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -57,7 +57,7 @@ def write_new(path: Path, content: bytes) -> None:
             os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    _sync_folder(path.parent)
 
 
 def open_to_append(path: Path) -> TextIO:
@@ -73,7 +73,7 @@ def open_to_append(path: Path) -> TextIO:
         raise
 
 
-def sync_folder(path: Path) -> None:
+def _sync_folder(path: Path) -> None:
     """Have the system write down which files a folder holds, so that a rename survives a crash."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from statewise.runs.files import read_bytes
 
-MOST_JSON = 64 * 2**20
+_MOST_JSON = 64 * 2**20
 """Largest JSON file that is read, in bytes."""
 _WORDS = {int: "a count", float: "a number", list: "a list", dict: "an object", str: "text",
           bool: "true or false"}  # fmt: skip
@@ -57,7 +57,7 @@ def parse_json(text: bytes) -> Any:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object in a file, or None if there is none."""
     try:
-        content = parse_json(read_bytes(path, MOST_JSON)) if path.is_file() else None
+        content = parse_json(read_bytes(path, _MOST_JSON)) if path.is_file() else None
     except ValueError:
         return None
     return content if isinstance(content, dict) else None

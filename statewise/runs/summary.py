@@ -22,7 +22,7 @@ Values = dict[str, float | None]
 
 EPISODIC = (RETURN, EPISODE_COST, MAX_COST)
 """Means over the episodes that ended in an epoch."""
-LATE = 0.05
+_LATE = 0.05
 """Share of the epochs, the last ones, over which the steadier numbers are taken."""
 
 
@@ -117,7 +117,7 @@ def summarise(
 
     planned: the number of epochs that the run was to have.
     """
-    window, epoch = max(1, math.ceil(LATE * planned)), metrics["epoch"]
+    window, epoch = max(1, math.ceil(_LATE * planned)), metrics["epoch"]
     late, early = epoch > epoch[-1] - window, epoch <= window
     # Not the running rate of these epochs, which would hide what they are like.
     rates = {

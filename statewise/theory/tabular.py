@@ -28,9 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+_Ints = npt.NDArray[np.int64]
 
-NOISE = (0.01, 0.1, 0.5, 2.0)
+_NOISE = (0.01, 0.1, 0.5, 2.0)
 """Scales of the log-policy noise in `random_pairs`, from a trust-region step to a new policy."""
 
 
@@ -43,7 +43,7 @@ class Problem:
 
     P: Array
     """[..., S, A, S] transition probabilities."""
-    C: Ints
+    C: _Ints
     """[..., S, A, S] index of the cost level of a transition."""
     R: Array
     """[..., S, A, S] reward."""
@@ -151,7 +151,7 @@ def random_pairs(seed: int, groups: int = 40, B: int = 100, ends: bool = False) 
         problem = random_problem(rng, B, S, A, K, H, ends)
         chain, D, R = augment(problem)
         pi = rng.dirichlet(np.ones(A), (B, 1, S * K))
-        scale = np.resize(NOISE, B)[:, None, None, None]
+        scale = np.resize(_NOISE, B)[:, None, None, None]
         new = tilt(pi, scale * rng.normal(size=pi.shape))
         if ends:
             new[:, :, -K:] = pi[:, :, -K:]

@@ -68,7 +68,7 @@ def train_seeds(
                 paths.append(run_with_display(training, quiet))
             if not training.finished:  # Ctrl-C or SIGTERM stops the seeds that follow too
                 break
-    Console(quiet=quiet).print(summary_table(paths))
+    Console(quiet=quiet).print(_summary_table(paths))
     return paths
 
 
@@ -176,7 +176,7 @@ def run_with_display(training: Training, quiet: bool) -> Path:
     return path
 
 
-def summary_table(paths: Sequence[Path]) -> Table:
+def _summary_table(paths: Sequence[Path]) -> Table:
     """How runs ended: the last epoch of each, and their mean."""
     table = Table(title=str(paths[0].parent), title_justify="left")
     table.add_column("seed")
