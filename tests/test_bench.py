@@ -207,7 +207,7 @@ def test_a_damaged_folder_is_flagged(tmp_path: Path) -> None:
         ("config.json", None, "no config.json"),
         ("config.json", "[]", "config.json cannot be read"),
         ("config.json", '{"train": null}', "config.json lacks algorithm"),
-        ("metrics.jsonl", "null\n", "the last line of metrics.jsonl is damaged"),
+        ("metrics.jsonl", "null\n", "metrics.jsonl is damaged in its last line"),
         ("metrics.jsonl", "", "metrics.jsonl ends at epoch 0, before epoch-"),
     ],
 )

@@ -257,7 +257,7 @@ def read_epochs(folder: Path) -> tuple[dict[int, dict[str, Any]], list[str]]:
             )
             notes = [f"{METRICS} is damaged in line {number} ({error}): read up to there{left}"]
             break
-        _check_epoch(rows[-1], number)
+        _check_epoch(rows[-1], f"line {number}")
     times = Counter(row["epoch"] for row in rows)
     if twice := sorted(number for number, count in times.items() if count > 1):
         notes.append(f"{METRICS} has {_some(twice)} more than once: the last of each counts")
@@ -277,11 +277,11 @@ def last_epoch(folder: Path) -> dict[str, Any]:
         lines = file.read().split(b"\n")[:-1]  # after the last newline: nothing, or half a line
     row: dict[str, Any] = parse_json(lines[-1]) if lines else {}
     if lines:
-        _check_epoch(row, -1)
+        _check_epoch(row, "its last line")
     return row
 
 
-def _check_epoch(row: Any, line: int) -> None:
+def _check_epoch(row: Any, where: str) -> None:
     """Raise ValueError unless JSON is an epoch: its number, its steps, and otherwise numbers."""
     try:
         check(row, {"epoch": int, "steps": int}, "it")
@@ -289,7 +289,7 @@ def _check_epoch(row: Any, line: int) -> None:
             if value is not None and not is_number(value):
                 raise ValueError(f"{name} is {value!r:.40}, not a number")
     except ValueError as error:
-        raise ValueError(f"{METRICS} is damaged in line {line} ({error})") from None
+        raise ValueError(f"{METRICS} is damaged in {where} ({error})") from None
 
 
 def _shown(epochs: int) -> set[int]:
