@@ -114,7 +114,9 @@ def test_a_critic_that_blows_up_is_put_back() -> None:
 
 @pytest.mark.parametrize("name", [n for n in ALGORITHMS if n != "trpo"])
 def test_a_constrained_method_refuses_an_environment_without_costs(name: str) -> None:
-    spec = dataclasses.replace(LineEnv().spec, cost_names=(), cost_ceiling=())
+    spec = dataclasses.replace(
+        LineEnv().spec, cost_names=(), cost_ceiling=(), margin=(), clearance_units=()
+    )
     kind = get_algorithm(name)
     with pytest.raises(ValueError, match="use trpo, or an environment that reports a cost"):
         kind(spec, kind.settings_class(), 6, 0)
