@@ -101,6 +101,7 @@ def resume(
     """
     folder = RunFolder.open(Path(path))
     with lock_run(folder.path):
+        folder.check_settings()
         import_for_run(folder.path, folder.config(), imports, trust)
         settings, _ = read_config(folder.config())
         with loop.build_env(settings) as env:

@@ -123,6 +123,7 @@ def load_policy(
     folder = _run_of(path, best_safe) if path.is_file() else RunFolder.open(path)
     folder.check_policy()
     config = folder.config()
+    folder.check_settings()
     import_for_run(folder.path, config, imports, trust)
     settings, algo_settings = read_config(config)
     kind, spec = get_algorithm(settings.algo), read_spec(config)
