@@ -222,7 +222,7 @@ def register_robot(
         raise ValueError(f"file is {file!r}: give the path of an MJCF file")
     given = settings | {"name": name, "file": Path(file).absolute()}
     if sensors is not None:
-        given["sensors"] = (sensors,) if isinstance(sensors, str) else tuple(sensors)
+        given["sensors"] = sensors
     if control_rate is not None:
         given["substeps"] = _substeps(Path(file), control_rate, settings)
     robot = _complete(given)

@@ -157,8 +157,10 @@ def _position_range(
 
 
 def _force_range(model: mujoco.MjModel, i: int) -> tuple[float, float] | None:
-    """The controls that give the largest forces, for an actuator whose gain is fixed."""
+    """The controls that give the largest forces, for a muscle or an actuator with a fixed gain."""
     gain = float(model.actuator_gainprm[i][0])
+    if model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_MUSCLE:
+        return 0.0, 1.0
     if model.actuator_gaintype[i] != mujoco.mjtGain.mjGAIN_FIXED or gain == 0:
         return None
     force = model.actuator_forcerange[i]

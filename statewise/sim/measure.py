@@ -48,7 +48,7 @@ def measure(robot: ReadRobot) -> Facts:
         flies=_lifts_itself(model, data, base, high),
         joints=len(base.joints),
         touch=any(sensor.name.startswith("touch_") for sensor in robot.spec.sensors),
-        height=None if low is None else float(data.qpos[base.qpos + 2]) - low,
+        height=None if low is None else root_height - low,
         radius=_radius(model, data, base),
         base_height=root_height,
         tip=tip,
