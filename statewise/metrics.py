@@ -144,10 +144,11 @@ METRICS = (
            "The same as the quadratic model planned it.", 4),
     Metric("constraint/*/predicted", "predicted cost",
            "SCPO: cost expected of the new policy, to first order.", 4),
-    Metric("constraint/*/bound", "prediction with the corrected penalty",
-           "SCPO: the prediction plus the corrected penalty of the theory.", 4),
-    Metric("constraint/*/bound_paper", "prediction with the printed penalty",
-           "SCPO: the prediction plus the penalty as the paper prints it.", 4),
+    Metric("constraint/*/predicted_corrected", "prediction with the corrected penalty",
+           "SCPO: the prediction plus the corrected penalty of the theory. A diagnostic: estimated "
+           "advantages make it no bound.", 4),
+    Metric("constraint/*/predicted_printed", "prediction with the printed penalty",
+           "SCPO: the prediction plus the penalty as the paper prints it. A diagnostic as well.", 4),
     Metric("constraint/*/barrier", "barrier", "TRPO-IPO: value of the barrier.", 4),
     Metric("constraint/*/rises", "rises",
            "SCPO: how often the running maximum rose in the batch.", 0),
@@ -260,7 +261,7 @@ def describe(
             f"cost/{name}/max_p95": float(largest.quantile(0.95)) if len(largest) else None,
             f"cost/{name}/violation_rate": _mean((largest > 0).float()),
             f"cost/{name}/rate": cost_so_far[i] / steps,
-            f"cost/{name}/epoch_rate": float(rollout.cost[..., i].mean()),
+            f"cost/{name}/epoch_rate": float(rollout.true_cost[..., i].mean()),
         }
     for whole in ("episode", "max", "rate", "epoch_rate"):
         parts = [metrics[f"cost/{name}/{whole}"] for name in cost_names]

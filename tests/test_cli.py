@@ -90,7 +90,7 @@ def test_play_writes_a_video_of_the_time_asked_for(
 def test_play_prints_a_summary_and_its_speed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statewise.commands._SPEED_SECONDS", 0.1)
+    monkeypatch.setattr("statewise.commands.play._SPEED_SECONDS", 0.1)
     args = ["play", "Point-Hazard-1-Pillar-1", "--policy", "zero", "--seconds", "0.2"]
     assert main(args) == 0
     out = capsys.readouterr().out
@@ -158,7 +158,7 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(*args: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr("statewise.commands.play_table", broken)
+    monkeypatch.setattr("statewise.commands.play.play_table", broken)
     with pytest.raises(KeyError):
         main(["play", "Point-Hazard-1", "--seconds", "0.1", "--no-speed"])
 
@@ -180,13 +180,13 @@ def test_suites_page_has_the_table_that_is_printed(capsys: pytest.CaptureFixture
 
 
 def test_an_evaluation_shows_one_violation_among_many_episodes() -> None:
-    one = Violation("hazard", 0.001, 0.001, 0.1, 0.001, 1, 1 / 5000, 5e-6, 1.1e-3)
+    one = Violation("hazard", 0.001, 0.001, 0.1, 0.001, 1, 1 / 5000, 5e-6, 1.1e-3, 0.2, -0.1)
     found = Evaluation(
         suite="Point-Hazard-8", algo="scpo", episodes=5000, seed=0, sampled=False, threshold=0.0,
-        mean_return=2.0, return_std=0.1, length=80.0, goals=1.0, sim_faults=0, constraints=(one,),
+        mean_return=2.0, return_std=0.1, length=80.0, success=1.0, sim_faults=0, constraints=(one,),
     )  # fmt: skip
     console = Console(width=200, file=io.StringIO())
     console.print(evaluation_table(found))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "0.020 % (95 % interval 0.00050 % to 0.11 %)" in text
-    assert "goal reached" in text and "100.0 %" in text
+    assert "successful episodes" in text and "100.0 %" in text

@@ -29,8 +29,8 @@ _RESOURCE_TITLES = {
 }
 _BOUNDS = {
     "predicted": ("first order, not a bound", "scpo"),
-    "bound": ("corrected penalty", "cpo"),
-    "bound_paper": ("penalty as printed", "trpo_lag"),
+    "predicted_corrected": ("corrected penalty", "cpo"),
+    "predicted_printed": ("penalty as printed", "trpo_lag"),
 }
 """Predictions by the end of their metric: what they are called, and whose style they have."""
 _NAMES = {
@@ -185,17 +185,17 @@ def _bound_plot(
         Panel(f"{what}, with a penalty: log axis", [truth, *others], log=True),
     ]
     idle = sum(count for _, count in known.values())
-    median = {key: number(float(np.median(values))) for key, values in excess.items()}
+    above = [f"{share[key]}, a median of {number(float(np.median(values)))} above the truth"
+             for key, values in excess.items()]  # fmt: skip
     distance = number(float(np.median(abs(excess["predicted"]))))
     text = (
         f"{group.suite}, {several(len(known), 'seed')}, {millions(group.steps)} million steps. The "
-        f"curves are those of seed {seed}, the shares are over the {len(excess['bound'])} epochs of "
+        f"curves are those of seed {seed}. The shares are over the {len(excess['predicted'])} epochs of "
         f"all seeds{f', without {idle} that took no step' if idle else ''}. True J_D of the policy made "
         f"in an epoch, estimated from the next one, against what was predicted. To first order: not "
         f"exceeded in {share['predicted']} of epochs, median distance {distance}. It is NOT an upper "
-        f"bound. With the corrected penalty: {share['bound']}, a median of {median['bound']} above the "
-        f"truth. With the penalty as printed: {share['bound_paper']}, {median['bound_paper']} above. "
-        f"Values of 0 or less are not on the log axis."
+        f"bound. With the corrected penalty: {above[1]}. With the penalty as printed: {above[2]}. Values "
+        f"of 0 or less are not on the log axis."
     )
     return Plot(panels, STEPS, group.suite, caption=text, width=5.4, height=3.0)
 

@@ -172,7 +172,7 @@ def _record(env: Env, act: Callable[[Step], Tensor], policy: str, seed: int) -> 
     with one_torch_thread():
         while bool(running.any()):
             step = env.step(act(step))
-            cost.append(step.cost[:, :1].double() * running.unsqueeze(1))
+            cost.append(step.true_cost[:, :1].double() * running.unsqueeze(1))
             ended.append(step.ended & running)
             running = running & ~step.ended
     return Recorded(
