@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from statewise.envs.render import object_mark
 from statewise.envs.vec_env import VecEnv
 from statewise.sim import geometry
 from statewise.training.recording import Recording
@@ -70,13 +71,13 @@ class Drawing:
         """Goals, hazards and other objects that are no part of physics."""
         marks = []
         for kind, path in one.objects.items():
-            look = self.env.object_look(kind)
-            if look is None:
-                continue
             for i in range(path.shape[1]):
-                way = path[:, i]
-                way = way if np.ptp(way, axis=0).max() > _STILL else way[:1]
-                marks.append({**look, "pos": pack(way)})
+                look = object_mark(self.env.suite, kind, (0.0, 0.0, 0.0))
+                if look is not None:
+                    way = path[:, i]
+                    way = way if np.ptp(way, axis=0).max() > _STILL else way[:1]
+                    named = {"shape": look.shape, "size": look.size, "rgba": look.rgba}
+                    marks.append({**named, "pos": pack(way)})
         return marks
 
 

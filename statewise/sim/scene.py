@@ -64,6 +64,23 @@ class Scene:
         mocap_quat[:, 0] = upright
         return qpos, torch.cat([mount, pillars], dim=1), mocap_quat
 
+    def start_place(
+        self, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The `robot [k, 2]` and `yaw [k]` that `start_state` was given."""
+        if self.free_root:
+            place, quat = qpos[:, :2] - torch.as_tensor(self.model.qpos0[:2]), qpos[:, 3:7]
+        else:
+            place, quat = mocap_pos[:, 0, :2], mocap_quat[:, 0]
+        return place.float(), (2 * torch.atan2(quat[:, 3], quat[:, 0])).float()
+
+
+def with_mocap(positions: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Positions `[B, ...]` by name, with empty ones of mocap bodies where a model has none."""
+    qpos = positions["qpos"]
+    none = {"mocap_pos": qpos.new_zeros(len(qpos), 0, 3), "mocap_quat": qpos.new_zeros(len(qpos), 0, 4)}
+    return none | positions
+
 
 def build_scene(
     robot_file: Path,

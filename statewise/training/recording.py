@@ -22,7 +22,7 @@ import numpy as np
 from statewise.runs.files import read_bytes, write_atomically
 
 FORMAT = 1
-FILE_NAME = "worst.npz"
+WORST_FILE = "worst.npz"
 _MOST_BYTES = 2**28
 _MOST_EPISODES = 1000
 _STATES = {"qpos": 2, "mocap_pos": 3, "mocap_quat": 3}

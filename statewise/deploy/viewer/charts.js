@@ -21,20 +21,22 @@ function digits(value, span) {
 
 /** One chart: some lines for each policy over the steps of an episode. */
 class Chart {
-  constructor(parent, { title, unit, about, zero }, seek) {
-    this.zero = zero;
+  constructor(parent, { title, unit, about, zero, robust }, seek) {
+    Object.assign(this, { zero, robust, shown: [] });
     this.figure = make("figure", { class: "chart" }, parent);
     const caption = make("figcaption", { title: about }, this.figure);
-    make("b", {}, caption, title);
+    this.title = make("b", {}, caption, title);
     if (unit) make("small", {}, caption, unit);
     this.now = make("span", { class: "now" }, caption);
     const box = make("div", { class: "plot" }, this.figure);
-    this.svg = make("svg", {
-      viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img", "aria-label": `${title}. ${about}` }, box);
     this.high = make("span", { class: "high" }, box);
     this.low = make("span", { class: "low" }, box);
+    this.area = make("div", { class: "area" }, box);
+    this.svg = make("svg", {
+      viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img", "aria-label": `${title}. ${about}` }, this.area);
+    this.cursor = make("div", { class: "cursor" }, this.area);
     const move = (event) => {
-      const area = this.svg.getBoundingClientRect();
+      const area = this.area.getBoundingClientRect();
       seek(Math.min(1, Math.max(0, (event.clientX - area.left) / area.width)));
     };
     box.addEventListener("pointerdown", (event) => { box.setPointerCapture(event.pointerId); move(event); });
@@ -46,9 +48,7 @@ class Chart {
     this.lines = lines;
     this.length = length;
     this.svg.replaceChildren();
-    const all = lines.flatMap((line) => Array.from(line.values).filter(Number.isFinite));
-    let low = Math.min(0, ...all), high = Math.max(0, ...all);
-    if (high - low < 1e-9) high = low + 1;
+    const { low, high } = this.range(lines);
     this.span = high - low;
     const x = (step) => (1000 * step) / length, y = (value) => 96 - (92 * (value - low)) / this.span;
     for (const { from, to } of bands) {
@@ -65,19 +65,31 @@ class Chart {
       });
       make("path", { class: `line side-${side} ${kind}`, d: path }, this.svg);
     }
-    this.cursor = make("line", { class: "cursor", y1: 0, y2: 100 }, this.svg);
     this.high.textContent = digits(high, this.span);
     this.low.textContent = digits(low, this.span);
+    this.now.replaceChildren();
+    this.shown = lines.map(({ side, kind }) => make("span", { class: `side-${side} ${kind}` }, this.now, "–"));
   }
 
+  /** The values at both ends of the axis. A robust one leaves out a few outliers, such as a bonus. */
+  range(lines) {
+    const all = lines.flatMap((line) => Array.from(line.values).filter(Number.isFinite)).sort((a, b) => a - b);
+    const at = (share) => all[Math.round(share * (all.length - 1))] ?? 0;
+    let low = Math.min(0, at(0)), high = Math.max(0, at(1));
+    if (this.robust && high > 4 * at(0.97) && at(0.97) > 0) high = 1.4 * at(0.97);
+    if (high - low < 1e-9) high = low + 1;
+    return { low, high };
+  }
+
+  /** Move the cursor, which is no part of the drawing, so that the lines are not drawn anew. */
   setTime(time) {
-    const x = (1000 * time) / this.length;
-    this.cursor.setAttribute("x1", x);
-    this.cursor.setAttribute("x2", x);
-    this.now.replaceChildren();
-    for (const { side, values, kind } of this.lines) {
-      const value = values[Math.min(Math.round(time), values.length - 1)];
-      make("span", { class: `side-${side} ${kind}` }, this.now, digits(value, this.span));
-    }
+    this.cursor.style.transform = `translateX(${(100 * time) / this.length}%)`;
+  }
+
+  /** Show the numbers of a step. */
+  setStep(step) {
+    this.lines.forEach(({ values }, k) => {
+      this.shown[k].textContent = digits(values[Math.min(step, values.length - 1)], this.span);
+    });
   }
 }

@@ -116,8 +116,8 @@ class World {
       const length = Math.hypot(dx, dy) || 1;
       const nx = (-dy / length) * half, ny = (dx / length) * half;
       const colour = palette[this.side.broken[i] ? "bad" : "path"];
-      points.set([this.track[at] + nx, this.track[at + 1] + ny, 0.022], 6 * i);
-      points.set([this.track[at] - nx, this.track[at + 1] - ny, 0.022], 6 * i + 3);
+      points.set([this.track[at] + nx, this.track[at + 1] + ny, 0.04], 6 * i);
+      points.set([this.track[at] - nx, this.track[at + 1] - ny, 0.04], 6 * i + 3);
       colours.set([colour.r, colour.g, colour.b, colour.r, colour.g, colour.b], 6 * i);
       if (i) index.push(2 * i - 2, 2 * i - 1, 2 * i, 2 * i - 1, 2 * i + 1, 2 * i);
     }
@@ -192,8 +192,10 @@ class Stage {
     this.scene.add(this.sun, this.sun.target);
     this.floor = new THREE.Mesh(new THREE.PlaneGeometry(FLOOR, FLOOR), new THREE.MeshLambertMaterial());
     this.floor.receiveShadow = true;
-    const lines = [], half = FLOOR / 2;
-    for (let x = -half; x <= half; x += GRID) lines.push(x, -half, 0, x, half, 0, -half, x, 0, half, x, 0);
+    const lines = [], half = FLOOR / 2; // in short pieces: a line from before to behind the camera may vanish
+    for (let x = -half; x <= half; x += GRID) {
+      for (let y = -half; y < half; y++) lines.push(x, y, 0, x, y + 1, 0, y, x, 0, y + 1, x, 0);
+    }
     const grid = new THREE.BufferGeometry();
     grid.setAttribute("position", new THREE.BufferAttribute(new Float32Array(lines), 3));
     this.grid = new THREE.LineSegments(grid, new THREE.LineBasicMaterial({ transparent: true }));
@@ -206,7 +208,7 @@ class Stage {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => new THREE.Color(style.getPropertyValue(name).trim());
     this.scene.background = colour("--sky");
-    this.scene.fog = new THREE.Fog(colour("--sky"), 7, 13);
+    this.scene.fog = new THREE.Fog(colour("--sky"), 8, 14);
     this.floor.material.color = colour("--floor");
     this.grid.material.color = colour("--floor-line");
     this.palette = { path: colour("--path"), bad: colour("--bad") };
@@ -221,8 +223,10 @@ class Stage {
   /** Where the camera looks from: "follow", "arena" or "top". */
   setCamera(name) {
     this.follow = name === "follow";
-    const { size } = this.model, away = 1.4 + 1.6 * size;
-    const places = { follow: [0, -away, 0.7 * away], arena: [0, -4.6, 4.4], top: [0, -0.01, 6.4] };
+    const [, , w, h] = viewports(this.worlds.length || 1, this.canvas.clientWidth, this.canvas.clientHeight)[0];
+    const back = Math.max(1, (1.15 * h) / w || 1), away = back * (1.5 + 1.7 * this.model.size);
+    const { size } = this.model;
+    const places = { follow: [0, -away, 0.75 * away], arena: [0, -4.2 * back, 4.4 * back], top: [0, -0.01, 6.4 * back] };
     this.controls.target.set(0, 0, this.follow ? 0.2 * size : 0);
     this.camera.position.set(...places[name]).add(this.controls.target);
     this.controls.update();

@@ -4,7 +4,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const reduced = matchMedia("(prefers-reduced-motion: reduce)").matches;
-const state = { episode: 0, constraint: 0, time: 0, length: 1, playing: false, speed: 1, camera: "follow" };
+const state = { episode: 0, constraint: 0, time: 0, length: 1, playing: false, speed: 1, camera: "follow", shown: -1 };
 let stage = null, charts = [], sides = [], last = 0, asked = false;
 
 // Reading the data ---------------------------------------------------------------------------------
@@ -99,7 +99,8 @@ function makeCharts() {
     add("value", names.map((name) => `V_${name}`).join(", "), "what the cost critic expects",
       "V_D: expected rise of the largest cost from here on. V_C: expected discounted cost.");
   }
-  add("reward", "Reward", "of each step", "Reward of each step.");
+  add("reward", "Reward", "of each step", "Reward of each step. A bonus at the goal may be cut off.");
+  charts.at(-1).chart.robust = true;
 }
 
 // Showing ------------------------------------------------------------------------------------------
@@ -114,6 +115,7 @@ function choose(index) {
   document.querySelectorAll("#episodes button").forEach((button, i) =>
     button.setAttribute("aria-pressed", String(i === state.episode)));
   if (stage) stage.setEpisode(sides);
+  if (stage && state.shown < 0) stage.setCamera(state.camera);
   fillMarks();
   fillCharts();
   goTo(0);
@@ -143,11 +145,12 @@ function fillCharts() {
       if (values) lines.push({ side: k, values, kind: "plain" });
       if (key === "cost") lines.push({ side: k, values: side.series.cost_max[at], kind: "dashed" });
     });
-    if (key === "clearance") chart.figure.querySelector("figcaption").dataset.unit = constraint.unit;
+    if (key === "clearance") chart.title.dataset.unit = constraint.unit;
     const bands = constraint ? sides.flatMap((side) => side.violations[at]) : [];
     chart.setLines(lines, bands, state.length);
-    chart.setTime(state.time);
   }
+  state.shown = -1;
+  request();
 }
 
 function goTo(time) {
@@ -181,9 +184,13 @@ function advance(now) {
 function show() {
   const step = Math.round(state.time);
   if (stage) stage.draw(state.time);
-  for (const { chart } of charts) if (!chart.figure.hidden) chart.setTime(state.time);
+  const visible = charts.filter(({ chart }) => !chart.figure.hidden);
+  for (const { chart } of visible) chart.setTime(state.time);
+  if (step === state.shown) return;
+  state.shown = step;
+  for (const { chart } of visible) chart.setStep(step);
   $("scrubber").value = step;
-  const seconds = `${(state.time * data.dt).toFixed(2)} s`;
+  const seconds = `${(step * data.dt).toFixed(2)} s`;
   $("scrubber").setAttribute("aria-valuetext", `${seconds}, step ${step} of ${state.length}`);
   $("clock").textContent = `${seconds} · step ${step} / ${state.length}`;
   sides.forEach(showSide);
@@ -191,22 +198,24 @@ function show() {
 
 function showSide(side, k) {
   const box = document.querySelector(`.view[data-side="${k}"]`), s = side.series;
-  const at = Math.min(Math.round(state.time), side.steps), over = state.time >= side.steps;
+  const at = Math.min(state.shown, side.steps), over = state.shown >= side.steps;
   box.classList.toggle("broken", side.broken[at]);
   const rows = [["return", s.return[at], ""]];
   data.constraints.forEach(({ name, unit }, i) => {
     const prefix = data.constraints.length > 1 ? `${name} ` : "";
     rows.push([`${prefix}cost`, s.cost[i][at] || 0, s.cost[i][at] > 0 ? "bad" : ""]);
-    rows.push([`${prefix}largest`, s.cost_max[i][at], s.cost_max[i][at] > 0 ? "bad" : ""]);
+    rows.push([`${prefix}max cost`, s.cost_max[i][at], s.cost_max[i][at] > 0 ? "bad" : ""]);
     const clear = s.clearance[i][at];
     if (Number.isFinite(clear)) rows.push([`${prefix}clearance`, clear, clear < 0 ? "bad" : "", unit]);
   });
   const numbers = box.querySelector(".numbers");
-  numbers.replaceChildren();
-  for (const [name, value, mood, unit = ""] of rows) {
-    make("span", {}, numbers, name);
-    make("span", { class: mood }, numbers, `${digits(value, name === "return" ? 1 : 0.1)}${unit ? ` ${unit}` : ""}`);
-  }
+  while (numbers.children.length < 2 * rows.length) make("span", {}, numbers);
+  rows.forEach(([name, value, mood, unit = ""], i) => {
+    const [label, number] = [numbers.children[2 * i], numbers.children[2 * i + 1]];
+    label.textContent = name;
+    number.textContent = `${digits(value, name === "return" ? 1 : 0.1)}${unit ? ` ${unit}` : ""}`;
+    number.className = mood;
+  });
   box.querySelector(".ending").textContent = over ? side.ending : "";
 }
 
