@@ -20,12 +20,13 @@ from statewise.envs.vec_env import VecEnv
 from statewise.plugins import is_gym
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
+from statewise.runs.identity import policy_sha256
 from statewise.training import loop
 from statewise.training.api import worst_file
 from statewise.training.evaluate import run_episodes, world_count
 from statewise.training.policy import Policy, load_policy
 from statewise.training.recording import Facts, Recording, load_recordings
-from statewise.training.worst import WorstEpisodes, policy_hash
+from statewise.training.worst import WorstEpisodes
 from statewise.version import __version__
 
 _SEARCHED = 300
@@ -65,7 +66,9 @@ def replay(
     """
     out = Path(out)
     if out.is_dir():
-        raise ValueError(f"{out} is a folder: name the page to write, such as {out / 'replay.html'}")
+        raise ValueError(
+            f"{out} is a folder: name the page to write, such as {out / 'replay.html'}"
+        )
     check_folder("out", out.parent)
     if worst < 1:
         raise ValueError(f"worst is {worst}: show at least 1 episode")
@@ -90,7 +93,7 @@ def _kept(path: Path, policy: Policy, worst: int, sampled: bool) -> _Shown | Non
     if not file.exists():
         return None
     recordings, facts = load_recordings(file)
-    mine = (policy_hash(policy.algo), policy.settings.suite, sampled)
+    mine = (policy_sha256(policy.algo.state_dict()), policy.settings.suite, sampled)
     if (facts.policy, facts.suite, facts.sampled) != mine:
         return None
     return _Shown(policy.algo.name, policy, [r for r in recordings if r.rank < worst], facts)
@@ -143,7 +146,9 @@ def _layouts(env: VecEnv, recordings: Sequence[Recording]) -> dict[str, torch.Te
     }
     robot, yaw = env.sim.scene.start_place(**first)
     kinds = recordings[0].objects
-    objects = {k: torch.stack([torch.from_numpy(r.objects[k][0]) for r in recordings]) for k in kinds}
+    objects = {
+        k: torch.stack([torch.from_numpy(r.objects[k][0]) for r in recordings]) for k in kinds
+    }
     return {"robot": robot, "yaw": yaw, "goal": objects["goal"][:, 0],
             "hazards": objects["hazard"], "pillars": objects["pillar"]}  # fmt: skip
 
@@ -175,12 +180,16 @@ def page(*shown: _Shown) -> str:
         "model": drawing.model_data() if drawing else None,
         "episodes": [_episode(both, shown, drawing) for both in together],
     }
-    return _environment().get_template("page.html").render(
-        title=f"{' against '.join(one.name for one in shown)} on {facts.suite}",
-        lead=_lead(first),
-        version=__version__,
-        drawn=drawing is not None,
-        data=Markup(json.dumps(data).replace("<", "\\u003c")),
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=f"{' against '.join(one.name for one in shown)} on {facts.suite}",
+            lead=_lead(first),
+            version=__version__,
+            drawn=drawing is not None,
+            data=Markup(json.dumps(data).replace("<", "\\u003c")),
+        )
     )
 
 

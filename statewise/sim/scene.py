@@ -78,7 +78,10 @@ class Scene:
 def with_mocap(positions: dict[str, Tensor]) -> dict[str, Tensor]:
     """Positions `[B, ...]` by name, with empty ones of mocap bodies where a model has none."""
     qpos = positions["qpos"]
-    none = {"mocap_pos": qpos.new_zeros(len(qpos), 0, 3), "mocap_quat": qpos.new_zeros(len(qpos), 0, 4)}
+    none = {
+        "mocap_pos": qpos.new_zeros(len(qpos), 0, 3),
+        "mocap_quat": qpos.new_zeros(len(qpos), 0, 4),
+    }
     return none | positions
 
 

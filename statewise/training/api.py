@@ -147,12 +147,12 @@ def evaluate(
     )
     with loop.build_env(settings) as env:
         policy.check(env.spec)
-        keeper = WorstEpisodes(env, policy.algo, worst) if worst else None
+        keeper = WorstEpisodes(env, policy.algo, worst) if worst and env.spec.num_costs else None
         found = evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold, keeper)
         if keeper is not None:
             out = worst_file(path) if worst_out is None else Path(worst_out)
             save_recordings(out, keeper.recordings(), keeper.facts(episodes, seed, sampled))
-        return found
+    return dataclasses.replace(found, policy=policy.source)
 
 
 def worst_file(path: str | Path) -> Path:

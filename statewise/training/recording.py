@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from statewise.runs.files import read_bytes, write_atomically
+from statewise.runs.shapes import check, parse_json
 
 FORMAT = 1
 WORST_FILE = "worst.npz"
@@ -29,7 +30,6 @@ _STATES = {"qpos": 2, "mocap_pos": 3, "mocap_quat": 3}
 """Arrays with a row for every state, from the first to the last, and their dimensions."""
 _STEPS = {"reward": 1, "cost": 2, "clearance": 2, "value": 2}
 """Arrays with a row for every step."""
-_LISTED = ("ending", "worst_of", "rank", "world")
 
 
 class RecordingError(ValueError):
@@ -88,6 +88,13 @@ class Facts:
     """What the cost critic predicts: "D", "C", or nothing"""
 
 
+_FACTS = {
+    "suite": str, "algo": str, "policy": str, "episodes": int, "seed": int, "sampled": bool,
+    "cost_names": list[str], "clearance_units": list[str], "control_dt": float, "value_name": str,
+}  # fmt: skip
+_EPISODE = {"ending": str, "worst_of": list[str], "rank": int, "world": int}
+
+
 def save_recordings(path: Path, recordings: Sequence[Recording], facts: Facts) -> None:
     """Write recorded episodes. A crash at any point leaves the old file."""
     arrays: dict[str, np.ndarray] = {}
@@ -96,7 +103,7 @@ def save_recordings(path: Path, recordings: Sequence[Recording], facts: Facts) -
         named = {name: getattr(one, name) for name in (*_STATES, *_STEPS)}
         named |= {f"objects/{kind}": array for kind, array in one.objects.items()}
         arrays |= {f"{i}/{name}": array.astype(np.float32) for name, array in named.items()}
-        listed.append({name: getattr(one, name) for name in _LISTED})
+        listed.append({name: getattr(one, name) for name in _EPISODE})
     header = {"format": FORMAT, "facts": dataclasses.asdict(facts), "episodes": listed}
     arrays["facts"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
@@ -109,10 +116,10 @@ def load_recordings(path: Path) -> tuple[list[Recording], Facts]:
     try:
         content = read_bytes(path, _MOST_BYTES)
         header, arrays = _unpack(content)
-        facts = _facts(header)
-        episodes = header["episodes"]
-        if not isinstance(episodes, list) or len(episodes) > _MOST_EPISODES:
-            raise RecordingError("its list of episodes is no list, or too long")
+        facts, episodes = _facts(header), header["episodes"]
+        check(episodes, [_EPISODE], "episodes")
+        if len(episodes) > _MOST_EPISODES:
+            raise RecordingError(f"it lists {len(episodes)} episodes")
         return [_recording(i, one, arrays, facts) for i, one in enumerate(episodes)], facts
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -130,7 +137,7 @@ def _unpack(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     text = arrays.pop("facts")
     if text.dtype != np.uint8 or text.ndim != 1:
         raise RecordingError("its facts are no text")
-    header = json.loads(text.tobytes().decode())
+    header = parse_json(text.tobytes())
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise RecordingError(f"it is not of format {FORMAT}")
     for name, array in arrays.items():
@@ -141,19 +148,9 @@ def _unpack(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _facts(header: Mapping[str, Any]) -> Facts:
     given = header["facts"]
-    kinds = {"int": int, "bool": bool, "str": str, "float": (int, float)}
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(Facts):
-        value, kind = given[field.name], str(field.type)
-        if kind.startswith("tuple"):
-            good = isinstance(value, list) and all(isinstance(x, str) for x in value)
-            value = tuple(value) if good else value
-        else:
-            good = isinstance(value, kinds[kind]) and (kind == "bool") == isinstance(value, bool)
-        if not good:
-            raise RecordingError(f"{field.name} is {value!r}")
-        values[field.name] = value
-    facts = Facts(**values)
+    check(given, _FACTS, "facts")
+    texts = {name: tuple(given[name]) for name in ("cost_names", "clearance_units")}
+    facts = Facts(**{name: given[name] for name in _FACTS} | texts)
     if not 0 < facts.control_dt < 100 or len(facts.cost_names) != len(facts.clearance_units):
         raise RecordingError("its time step or its constraints are wrong")
     return facts
@@ -163,7 +160,7 @@ def _recording(i: int, listed: Any, arrays: Mapping[str, np.ndarray], facts: Fac
     """Episode i, its shapes checked against each other."""
     steps, m = len(arrays[f"{i}/reward"]), len(facts.cost_names)
     rows = {**dict.fromkeys(_STATES, steps + 1), **dict.fromkeys(_STEPS, steps)}
-    named = {}
+    named: dict[str, Any] = {}
     for name, dims in (_STATES | _STEPS).items():
         array = named[name] = arrays[f"{i}/{name}"]
         if array.ndim != dims or len(array) != rows[name] or steps == 0:
@@ -181,9 +178,7 @@ def _recording(i: int, listed: Any, arrays: Mapping[str, np.ndarray], facts: Fac
     wrong = named["cost"].shape[1] != m or named["clearance"].shape[1] != m
     if wrong or value.shape[1] not in (0, m):
         raise RecordingError(f"episode {i} has not {m} constraints")
-    ending, worst_of, rank, world = (listed[name] for name in _LISTED)
-    whole = type(rank) is int and type(world) is int
-    if not isinstance(ending, str) or not whole or set(worst_of) - {*facts.cost_names}:
-        raise RecordingError(f"episode {i} is described wrongly")
-    return Recording(**named, objects=objects, ending=ending, worst_of=tuple(worst_of), rank=rank,
-                     world=world)  # fmt: skip
+    if set(listed["worst_of"]) - {*facts.cost_names} or not listed["worst_of"]:
+        raise RecordingError(f"episode {i} is of no constraint")
+    texts = {name: listed[name] for name in _EPISODE} | {"worst_of": tuple(listed["worst_of"])}
+    return Recording(**named, objects=objects, **texts)

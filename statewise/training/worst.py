@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor
 from statewise.algos import Algorithm
 from statewise.envs.env import Env
 from statewise.envs.vec_env import VecEnv
+from statewise.runs.identity import policy_sha256
 from statewise.training.recording import Facts, Recording
 from statewise.types import Step
 
@@ -39,9 +39,7 @@ class WorstEpisodes:
         self._drawn = env if isinstance(env, VecEnv) else None
         if self._drawn is not None:
             self._drawn.record()
-        self._found: list[list[tuple[tuple[float, float], int]]] = [
-            [] for _ in env.spec.cost_names
-        ]
+        self._found: list[list[tuple[tuple[float, float], int]]] = [[] for _ in env.spec.cost_names]
         """For each constraint: how bad, and the number of the episode. The worst is first."""
         self._episodes: dict[int, Recording] = {}
         self._number = 0
@@ -96,7 +94,7 @@ class WorstEpisodes:
         spec, signal = self.env.spec, self.algo.cost_signal
         name = {"increment": "D", "cost": "C"}[signal.kind] if signal is not None else ""
         return Facts(
-            spec.name, self.algo.name, policy_hash(self.algo), episodes, seed, sampled,
+            spec.name, self.algo.name, policy_sha256(self.algo.state_dict()), episodes, seed, sampled,
             spec.cost_names, spec.clearance_units, spec.control_dt, name,
         )  # fmt: skip
 
@@ -145,7 +143,7 @@ class WorstEpisodes:
         widths |= {"cost": m, "clearance": m}
         widths["value"] = rows.shape[1] - self._start.shape[1] - sum(widths.values())
         ends = np.cumsum(list(widths.values()))
-        numbers = dict(zip(widths, np.split(rows, ends, axis=1), strict=False))
+        numbers: dict[str, Any] = dict(zip(widths, np.split(rows, ends, axis=1), strict=False))
         states = np.concatenate([self._start[world, None], rows[:, ends[-1] :]])
         numbers["reward"] = numbers["reward"][:, 0]
         named = self._split(_finite(states))
@@ -166,15 +164,6 @@ class WorstEpisodes:
         named: dict[str, Any] = {k: next(parts).reshape(n, *shape) for k, shape in shapes.items()}
         named["objects"] = {k: next(parts).reshape(n, *shape) for k, shape in kinds.items()}
         return named
-
-
-def policy_hash(algo: Algorithm) -> str:
-    """SHA-256 of what acting depends on: the policy and the scale of its inputs."""
-    digest = hashlib.sha256(algo.name.encode())
-    for module in (algo.policy, algo.scaler):
-        for name, tensor in module.state_dict().items():
-            digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _ending(world: int, step: Step) -> str:

@@ -128,7 +128,9 @@ class World {
       geometry.setIndex(index);
       const material = new THREE.MeshBasicMaterial({
         vertexColors: true, transparent: true, opacity, side: THREE.DoubleSide, depthWrite: false });
-      this.root.add(new THREE.Mesh(geometry, material));
+      const band = new THREE.Mesh(geometry, material);
+      band.renderOrder = 1;
+      this.root.add(band);
       this.past = geometry;
     }
   }
@@ -164,7 +166,7 @@ class Stage {
     this.model = model;
     this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, powerPreference: "low-power" });
     this.renderer.setPixelRatio(Math.min(devicePixelRatio, 2));
-    this.renderer.shadowMap.enabled = true;
+    this.renderer.shadowMap.enabled = !drawnByProcessor(this.renderer.getContext());
     this.renderer.shadowMap.type = THREE.PCFShadowMap;
     this.renderer.setScissorTest(true);
     this.shop = new ShapeShop(model.meshes);
@@ -200,6 +202,7 @@ class Stage {
     grid.setAttribute("position", new THREE.BufferAttribute(new Float32Array(lines), 3));
     this.grid = new THREE.LineSegments(grid, new THREE.LineBasicMaterial({ transparent: true }));
     this.grid.position.z = 0.004;
+    this.grid.renderOrder = -1; // under what is transparent
     this.scene.add(this.floor, this.grid);
   }
 
@@ -257,6 +260,13 @@ class Stage {
       this.camera.position.sub(shift);
     });
   }
+}
+
+/** Whether the browser draws without a GPU, where shadows would take half of the time. */
+function drawnByProcessor(gl) {
+  const info = gl.getExtension("WEBGL_debug_renderer_info");
+  const name = String(gl.getParameter(info ? info.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
+  return /swiftshader|llvmpipe|software/i.test(name);
 }
 
 /** The boxes [x, y, width, height] of views, beside each other or, on a narrow screen, stacked. */
