@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from statewise.deploy.replay_data import Drawing, side_data
 from statewise.envs.vec_env import VecEnv
-from statewise.plugins import is_gym
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
 from statewise.runs.identity import policy_sha256
@@ -34,11 +33,10 @@ _SEARCHED = 300
 
 
 @dataclass(frozen=True)
-class _Shown:
+class Shown:
     """The episodes of one policy."""
 
     name: str
-    policy: Policy
     recordings: Sequence[Recording]
     facts: Facts
 
@@ -76,18 +74,21 @@ def replay(
     shown = _kept(Path(path), policy, worst, sampled) if episodes is None else None
     if shown is None:
         shown = _searched(policy, worst, episodes or _SEARCHED, seed, sampled)
-    both = [shown]
+    both, policies = [shown], [policy]
     if against is not None:
-        other = load_policy(against, best_safe, imports, trust)
-        both.append(_repeated(other, shown))
-    write_atomically(out, page(*_named(both)).encode())
+        policies.append(load_policy(against, best_safe, imports, trust))
+        both.append(_repeated(policies[1], shown))
+    with loop.build_env(_settings(policy, 1, seed)) as env:
+        drawing = Drawing(env) if isinstance(env, VecEnv) else None
+        content = page(_named(both, policies), drawing)
+    write_atomically(out, content.encode())
     return out
 
 
 # Finding episodes ------------------------------------------------------------------------------
 
 
-def _kept(path: Path, policy: Policy, worst: int, sampled: bool) -> _Shown | None:
+def _kept(path: Path, policy: Policy, worst: int, sampled: bool) -> Shown | None:
     """The episodes that an evaluation of this policy kept, if there are any."""
     file = worst_file(path)
     if not file.exists():
@@ -96,10 +97,10 @@ def _kept(path: Path, policy: Policy, worst: int, sampled: bool) -> _Shown | Non
     mine = (policy_sha256(policy.algo.state_dict()), policy.settings.suite, sampled)
     if (facts.policy, facts.suite, facts.sampled) != mine:
         return None
-    return _Shown(policy.algo.name, policy, [r for r in recordings if r.rank < worst], facts)
+    return Shown(policy.algo.name, [r for r in recordings if r.rank < worst], facts)
 
 
-def _searched(policy: Policy, worst: int, episodes: int, seed: int, sampled: bool) -> _Shown:
+def _searched(policy: Policy, worst: int, episodes: int, seed: int, sampled: bool) -> Shown:
     """The worst of fresh episodes."""
     if not policy.spec.cost_names:
         raise ValueError(f"{policy.spec.name} has no constraint, so that no episode is the worst")
@@ -108,10 +109,10 @@ def _searched(policy: Policy, worst: int, episodes: int, seed: int, sampled: boo
         keeper = WorstEpisodes(env, policy.algo, worst)
         run_episodes(policy.algo, env, episodes, seed, sampled, keeper)
         facts = keeper.facts(episodes, seed, sampled)
-        return _Shown(policy.algo.name, policy, keeper.recordings(), facts)
+        return Shown(policy.algo.name, keeper.recordings(), facts)
 
 
-def _repeated(policy: Policy, shown: _Shown) -> _Shown:
+def _repeated(policy: Policy, shown: Shown) -> Shown:
     """What another policy does in the same layouts, episode by episode."""
     suite = shown.facts.suite
     if policy.settings.suite != suite:
@@ -135,7 +136,7 @@ def _repeated(policy: Policy, shown: _Shown) -> _Shown:
             keeper.add(step, running)
             running = running & ~step.ended
         found = sorted(keeper.recordings(), key=lambda one: one.world)
-        return _Shown(policy.algo.name, policy, found, keeper.facts(count, seed, sampled))
+        return Shown(policy.algo.name, found, keeper.facts(count, seed, sampled))
 
 
 def _layouts(env: VecEnv, recordings: Sequence[Recording]) -> dict[str, torch.Tensor]:
@@ -162,13 +163,12 @@ def _settings(policy: Policy, num_envs: int, seed: int) -> Any:
 # The page --------------------------------------------------------------------------------------
 
 
-def page(*shown: _Shown) -> str:
-    """The whole HTML document, for one policy or for two side by side."""
+def page(shown: Sequence[Shown], drawing: Drawing | None) -> str:
+    """The whole HTML document, for one policy or for two side by side.
+
+    drawing: how the worlds look. Without it the page shows numbers only.
+    """
     first, facts = shown[0], shown[0].facts
-    drawing = None
-    if not is_gym(facts.suite):
-        with loop.build_env(_settings(first.policy, 1, facts.seed)) as env:
-            drawing = Drawing(env) if isinstance(env, VecEnv) else None
     together = zip(*(one.recordings for one in shown), strict=True)
     data = {
         "dt": facts.control_dt,
@@ -193,17 +193,17 @@ def page(*shown: _Shown) -> str:
     )
 
 
-def _named(shown: Sequence[_Shown]) -> list[_Shown]:
+def _named(shown: Sequence[Shown], policies: Sequence[Policy]) -> list[Shown]:
     """The policies with names that tell them apart."""
-    titles = [one.policy.algo.title for one in shown]
+    titles = [policy.algo.title for policy in policies]
     if len(set(titles)) < len(titles):
-        seeds = [one.policy.settings.seed for one in shown]
+        seeds = [policy.settings.seed for policy in policies]
         marks = [f"seed {seed}" for seed in seeds] if len(set(seeds)) > 1 else ["A", "B"]
         titles = [f"{title}, {mark}" for title, mark in zip(titles, marks, strict=True)]
     return [dataclasses.replace(one, name=name) for one, name in zip(shown, titles, strict=True)]
 
 
-def _lead(shown: _Shown) -> str:
+def _lead(shown: Shown) -> str:
     facts = shown.facts
     actions = "sampled actions" if facts.sampled else "mean actions"
     return (
@@ -212,7 +212,7 @@ def _lead(shown: _Shown) -> str:
     )
 
 
-def _episode(both: Sequence[Recording], shown: Sequence[_Shown], drawing: Drawing | None) -> Any:
+def _episode(both: Sequence[Recording], shown: Sequence[Shown], drawing: Drawing | None) -> Any:
     """One choice of the page."""
     first, facts = both[0], shown[0].facts
     index = facts.cost_names.index(first.worst_of[0])

@@ -59,7 +59,12 @@ class WorstEpisodes:
 
     def add(self, step: Step, counted: Tensor | None = None) -> None:
         """Take in a step. counted: `[B]` the worlds whose ending episodes may be kept (default: all)."""
-        parts = [step.reward.unsqueeze(1), step.true_cost, step.clearance, self._value()]
+        parts = [
+            step.reward.unsqueeze(1),
+            step.true_cost,
+            step.clearance,
+            self._value_of(self._last),
+        ]
         numbers = torch.cat(parts, dim=1).cpu().numpy()
         self._rows.append(np.concatenate([numbers, self._state()], axis=1, dtype=np.float32))
         self._time += 1
@@ -110,9 +115,9 @@ class WorstEpisodes:
         return rows
 
     @torch.no_grad()
-    def _value(self) -> Tensor:
-        """[B, m] what the cost critic expects where the last action was chosen"""
-        critic, step = self.algo.cost_value, self._last
+    def _value_of(self, step: Step) -> Tensor:
+        """[B, m] what the cost critic expects from the states of a step on"""
+        critic = self.algo.cost_value
         if critic is None:
             return step.reward.new_empty(len(step.reward), 0)
         value: Tensor = critic(self.algo.observe(step.obs, step.obs_cost_max))
