@@ -18,7 +18,7 @@ from statewise.envs.layouts import PILLAR_HALF_HEIGHT, DeviceStock, LayoutStock
 from statewise.envs.suites import Suite, parse_suite
 from statewise.sim.backend import Simulator, make_simulator
 from statewise.sim.cpu import one_torch_thread
-from statewise.sim.scene import SUBSTEPS, build_scene
+from statewise.sim.scene import build_scene
 from statewise.types import EnvSpec, Step, first_step
 
 _FAR = 100.0
@@ -69,8 +69,7 @@ class VecEnv(Env):
         self.num_envs, self.seed = num_envs, seed
         self.continuing, self.autoreset = continuing, autoreset
         scene = build_scene(
-            self.suite.robot.file,
-            self.suite.robot.required_sensors,
+            self.suite.robot.mjcf,
             num_pillars=self.suite.count("pillar"),
             pillar_radius={c.name: c.radius for c in self.suite.constraints}.get("pillar", 0.2),
             pillar_half_height=PILLAR_HALF_HEIGHT,
@@ -92,16 +91,14 @@ class VecEnv(Env):
                 for c, early in zip(self.suite.constraints, margins, strict=True)
             ),
             max_episode_steps=self.suite.max_episode_steps,
-            control_dt=scene.model.opt.timestep * SUBSTEPS,
+            control_dt=scene.control_dt,
             blocks=self.task.blocks,
             num_zeros=self.task.num_zeros,
             margin=margins,
             clearance_units=("m",) * len(margins),
         )
         self._fault_count = FaultCount(self.suite.name, self.sim)
-        low, high = torch.tensor(scene.model.actuator_ctrlrange, dtype=torch.float32).unbind(1)
-        self._ctrl_centre = ((low + high) / 2).to(self.device)
-        self._ctrl_half = ((high - low) / 2).to(self.device)
+        self._controls = scene.controls(self.device)
         self._ceiling = self._row([c.ceiling for c in self.suite.constraints])
         self._margin = self._row(margins)
         self._contact = self._row([c.contact for c in self.suite.constraints]).bool()
@@ -344,7 +341,7 @@ class VecEnv(Env):
 
         Where physics failed, the sensors are those of the step before.
         """
-        ctrl = self._ctrl_centre + self._ctrl_half * action.clamp(-1.0, 1.0)
+        ctrl = self._controls(action)
         refused = None
         if self.sim.by_mask:  # on the CPU, `step` has refused them already
             refused = ~torch.isfinite(action).all(dim=1)
