@@ -95,11 +95,14 @@ def test_recorded_states_are_those_of_the_environment_from_first_to_last() -> No
             "hazard": 8,
             "pillar": 4,
         }
-        robot, yaw = env.sim.scene.start_place(
-            *(torch.from_numpy(x[:1]) for x in (one.qpos, one.mocap_pos, one.mocap_quat))
-        )
-        np.testing.assert_allclose(robot[0], places[0][one.world, :2], atol=1e-6)
-        assert yaw.shape == (1,)
+
+
+@pytest.mark.parametrize("robot", ["Point", "Ant", "Humanoid", "Arm3"])
+def test_the_start_can_be_told_from_the_first_state(robot: str) -> None:
+    scene = VecEnv(f"{robot}-Hazard-1", 1, threads=1).sim.scene
+    place, yaw = torch.rand(5, 2) - 0.5, 3 * torch.rand(5) - 1.5
+    found = scene.start_place(*scene.start_state(place, yaw, torch.zeros(5, 0, 3)))
+    torch.testing.assert_close(found, (place, yaw), atol=1e-5, rtol=0)
 
 
 def test_only_counted_episodes_are_kept_and_old_rows_are_dropped() -> None:
