@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,6 +73,10 @@ class Group:
         return self.algo if self.main else ""
 
     @property
+    def on_gpu(self) -> bool:
+        return self.device.startswith("cuda")
+
+    @property
     def settings(self) -> dict[str, Any]:
         return self.runs[0].settings
 
@@ -84,34 +89,33 @@ class Group:
         values = self.values(part, metric)
         return float(values.mean()) if len(values) else None
 
-    def curve(self) -> Curve:
-        return self._curve
-
     @cached_property
-    def _curve(self) -> Curve:
+    def curve(self) -> Curve:
+        """Over the counted seeds, at the epochs that all of them have."""
         runs = [run.curves for run in self.counted]
         epochs = sorted(set.intersection(*(set(run["epoch"]) for run in runs)))
         rows = [np.searchsorted(run["epoch"], epochs) for run in runs]
         curve = Curve(runs[0]["steps"][rows[0]], {}, {})
         for key in CHARTS:
             values = np.stack([run[key][row] for run, row in zip(runs, rows, strict=True)])
-            known = ~np.isnan(values)
-            count, total = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                curve.mean[key] = mean = np.where(count > 0, total / count, np.nan)
-                squares = np.where(known, (values - mean) ** 2, 0.0).sum(axis=0)
-                curve.std[key] = np.where(count > 1, np.sqrt(squares / (count - 1)), np.nan)
+            with (
+                warnings.catch_warnings()
+            ):  # of epochs that no or one run knows: NaN is right there
+                warnings.simplefilter("ignore", RuntimeWarning)
+                curve.mean[key] = np.nanmean(values, axis=0)
+                if len(runs) > 1:
+                    curve.std[key] = np.nanstd(values, axis=0, ddof=1)
         return curve
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Mean and spread of every metric over the counted seeds, at the epochs that all of them have."""
+    """Mean and spread of every metric over seeds."""
 
     steps: Array
     mean: dict[str, Array]
     std: dict[str, Array]
-    """Sample standard deviation over seeds; NaN for one seed"""
+    """Sample standard deviation over seeds; empty for one seed"""
 
 
 def group_runs(runs: Sequence[RunData], reference: Reference | None = None) -> list[Group]:
