@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import lidar
-from statewise.envs.env import Closeable
+from statewise.envs.env import Closeable, Env
 from statewise.envs.goal import UNUSED_LIDARS
 from statewise.envs.suites import Suite
 from statewise.envs.vec_env import VecEnv
@@ -59,14 +59,18 @@ class Episode:
     """Sum of its costs, for each constraint."""
     cost_max: tuple[float, ...]
     """Its largest cost, for each constraint."""
-    ending: Literal["goal reached", "time limit", "no room for a goal", "simulator fault"]
+    ending: str
+    """Such as "goal reached" or "time limit"."""
 
 
 class Tally:
     """Return and cost of the running episode of every world."""
 
-    def __init__(self, env: VecEnv) -> None:
+    def __init__(self, env: Env) -> None:
         self._limit = env.spec.max_episode_steps
+        ours = isinstance(env, VecEnv)
+        self._done = "goal reached" if ours else "ended"
+        self._cut = "no room for a goal" if ours else "truncated"
         self.steps = torch.zeros(env.num_envs, dtype=torch.long)
         self.ret = torch.zeros(env.num_envs)
         self.cost = torch.zeros(env.num_envs, env.spec.num_costs)
@@ -88,11 +92,11 @@ class Tally:
 
     def _finish(self, world: int, step: Step) -> Episode:
         steps = int(self.steps[world])
-        ending: Any = "goal reached"
+        ending = self._done
         if step.sim_fault[world]:
             ending = "simulator fault"
         elif step.truncated[world]:
-            ending = "time limit" if steps >= self._limit else "no room for a goal"
+            ending = "time limit" if steps >= self._limit else self._cut
         episode = Episode(world, steps, float(self.ret[world]), tuple(self.cost[world].tolist()),
                           tuple(self.cost_max[world].tolist()), ending)  # fmt: skip
         self.latest[world] = episode
