@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from attacks import walk
-from attacks.harness import HUNG, KILLED, Outcome, in_child
 
 import statewise
+from attacks import walk
+from attacks.harness import HUNG, KILLED, Outcome, in_child
 from statewise.training import api
 
 BATCH = 25
@@ -42,12 +42,13 @@ def _targets(run: Path, out: Path) -> dict[str, tuple[Callable[..., Any], dict[s
                                           "threads": 1, "autoreset": True, "margin": 0.0}),
         "make_env gym": (statewise.make_env, {"name": walk.SUITE, **suite, "cost_ceiling": 1.0}),
         "VecEnv": (statewise.VecEnv, {"suite": "Point-Hazard-1", **suite}),
-        "GymEnv": (statewise.GymEnv, {"make": walk.Walk, **suite}),
+        "GymEnv": (statewise.GymEnv, {"env_id": walk.Walk, **suite}),
         "parse_suite": (statewise.parse_suite, {"name": "Point-Hazard-1"}),
         "get_robot": (statewise.get_robot, {"name": "Point"}),
         "get_algorithm": (statewise.get_algorithm, {"name": "scpo"}),
-        "register_algorithm": (statewise.register_algorithm, {"kind": kind}),
-        "register_robot": (statewise.register_robot, {"robot": statewise.get_robot("Point")}),
+        "register_algorithm": (statewise.register_algorithm, {"cls": kind}),
+        "register_robot": (statewise.register_robot, {"name": "Mine", "file": statewise.get_robot("Point").file, "sensors": None,
+                                                      "replace": True, "goal_radius": 0.3, "keepout": 0.4}),
         "env.step": (env.step, {"action": torch.zeros(1, 2)}),
         "env.reset": (env.reset, {"seed": 0}),
         "policy": (policy, {"obs": torch.zeros(1), "cost": 0.0}),
@@ -67,12 +68,16 @@ def attack_calls(scratch: Path, tries: int, seed: int = 0, deadline: float = 120
         run = walk.train(scratch / "runs")
         for start in range(0, tries, BATCH):
             numbers = [rng.randrange(2**32) for _ in range(min(BATCH, tries - start))]
-            status, told = in_child(lambda n=numbers, s=start: _calls(run, scratch / f"c{s}", n), deadline)
+            status, told = in_child(
+                lambda n=numbers, s=start: _calls(run, scratch / f"c{s}", n), deadline
+            )
             if status in (HUNG, KILLED, "raised"):
                 for number in numbers:
                     place = scratch / f"c{start}-{number}"
                     status, told = in_child(lambda n=number, p=place: _calls(run, p, [n]), deadline)
-                    outcome.add(f"{status}: call {number} {told}" if status != "returned" else told[0])
+                    outcome.add(
+                        f"{status}: call {number} {told}" if status != "returned" else told[0]
+                    )
             else:
                 for failure in told:
                     outcome.add(failure)
@@ -103,7 +108,9 @@ def _call(targets: dict[str, Any], rng: random.Random) -> str:
             return ""
         shown = {k: v for k, v in wrong.items() if v is not given[k]}
         where = f"{Path(frame.filename).name}:{frame.lineno}"
-        inner = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(OURS)]
+        inner = [
+            f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(OURS)
+        ]
         ours = f"{Path(inner[-1].filename).name}:{inner[-1].lineno}" if inner else ""
         return f"{name}({shown!r:.160}) {ours} {where}\n{type(error).__name__}: {error!s:.100}"
     return ""

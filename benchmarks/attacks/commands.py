@@ -15,7 +15,6 @@ from typing import Any
 
 from attacks import walk
 from attacks.harness import HUNG, KILLED, Outcome, in_child
-
 from statewise import cli
 from statewise.training import api
 
@@ -46,9 +45,7 @@ def run_command(args: list[str], cwd: Path) -> tuple[int, str]:
         os.chdir(before)
 
 
-def attack_commands(
-    scratch: Path, tries: int, seed: int = 0, deadline: float = 120.0
-) -> Outcome:
+def attack_commands(scratch: Path, tries: int, seed: int = 0, deadline: float = 120.0) -> Outcome:
     """Random commands with random options and values."""
     outcome, rng = Outcome("commands"), random.Random(seed)
     with outcome.timed():
@@ -98,7 +95,9 @@ def _random_command(rng: random.Random, run: Path) -> list[str]:
         option, value = rng.choice(options), rng.choice(values)
         if option in ("--window", "--open", "--ray", "--address"):  # a person is needed
             continue
-        words += [f"{option}={value}"] if rng.random() < 0.3 else [option, value][: rng.randint(1, 2)]
+        words += (
+            [f"{option}={value}"] if rng.random() < 0.3 else [option, value][: rng.randint(1, 2)]
+        )
     if name == "play" and "--seconds" not in words:
         words += ["--seconds", "0.2"]
     if name == "evaluate":
@@ -116,5 +115,3 @@ def _options(name: str) -> list[str]:
 
         owner = TrainSettings
     return ["--" + f.name.replace("_", "-") for f in dataclasses.fields(owner)]
-
-

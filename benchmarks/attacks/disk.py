@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import statewise
 from attacks import walk
 from attacks.harness import KILLED, Outcome, in_child
-
-import statewise
 from statewise.runs import checkpoint, files
 from statewise.runs.folder import RunFolder
 from statewise.runs.identity import policy_sha256
@@ -127,7 +126,9 @@ def result(run: Path) -> tuple[Any, ...]:
 def left_over(run: Path) -> list[str]:
     """Files that a finished run should not have."""
     surplus = [p.name for p in checkpoint.latest(run / "checkpoints")[2:]]
-    return surplus + [p.name for p in run.rglob("*.partial")] + [p.name for p in run.rglob("*.unread")]
+    return (
+        surplus + [p.name for p in run.rglob("*.partial")] + [p.name for p in run.rglob("*.unread")]
+    )
 
 
 def attack_disk(

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import statewise
 from attacks import walk
 from attacks.commands import run_command
 from attacks.disk import RUN, result
 from attacks.harness import Outcome, in_child
-
-import statewise
 from statewise.runs import checkpoint
 
 FILES = ("config.json", "metrics.jsonl", "episodes.csv", "environment.json", "checkpoints/NEWEST",
@@ -53,7 +52,7 @@ def lines(content: bytes, rng: random.Random) -> bytes:
     """Drop, double or exchange lines."""
     rows = content.split(b"\n")
     i, j = rng.randrange(len(rows)), rng.randrange(len(rows))
-    how = rng.choice("drop double exchange".split())
+    how = rng.choice(["drop", "double", "exchange"])
     if how == "drop":
         del rows[i]
     elif how == "double":
@@ -97,12 +96,15 @@ def field(content: bytes, rng: random.Random) -> bytes:
 MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
     flip, cut, empty, insert, zero, lines, nest, field, field, field,
 )  # fmt: skip
-COMMANDS = (("evaluate", "--episodes", "2"), ("verify",), ("plot", "--out", "curves.png"), ("play",))
+COMMANDS = (
+    ("evaluate", "--episodes", "2"),
+    ("verify",),
+    ("plot", "--out", "curves.png"),
+    ("play",),
+)
 
 
-def attack_files(
-    scratch: Path, tries: int, seed: int = 0, deadline: float = 60.0
-) -> Outcome:
+def attack_files(scratch: Path, tries: int, seed: int = 0, deadline: float = 60.0) -> Outcome:
     """Mutate one file of an unfinished run; read it with each command, then continue it."""
     outcome, rng = Outcome("mutated files"), random.Random(seed)
     with outcome.timed():

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.envs import gym_protocol as gym
-from statewise.envs.env import Env, check_worlds
+from statewise.envs.env import Env, check_seed, check_worlds
 from statewise.envs.gym_protocol import AnyEnv, Bools, Floats, World
 from statewise.envs.seeds import part_of
 from statewise.plugins import GYM, import_modules, module_and_id
+from statewise.settings import typed
 from statewise.types import EnvSpec, Step, first_step
 
 log = logging.getLogger("statewise")
@@ -45,11 +46,13 @@ class GymEnv(Env):
     cost_ceiling: the cost of a step that counts as large. Constraints are compared by it, and a
         fault is charged with it, unless a larger cost has been seen.
     max_episode_steps: instead of the time limit the id is registered with.
+    render_mode: how the worlds are drawn, "rgb_array" for `picture` or "human" for windows.
 
     The constraints are found by one step of an instance that is then closed. If it shows no cost,
     there are none.
     """
 
+    @typed
     def __init__(
         self,
         env_id: str | Callable[[], AnyEnv],
@@ -61,6 +64,7 @@ class GymEnv(Env):
         cost_keys: str | Sequence[str] = (),
         cost_ceiling: float = 1.0,
         max_episode_steps: int | None = None,
+        render_mode: str | None = None,
     ) -> None:
         check_worlds(num_envs, seed)
         if not 0 < cost_ceiling <= gym.LARGEST:
@@ -74,7 +78,7 @@ class GymEnv(Env):
         self.num_envs, self.seed, self.device = num_envs, seed, torch.device(device)
         self._worlds: list[World] = []
         # Whatever goes wrong, the probe is closed, and the worlds that were made until then.
-        with closing(make()) as probe, ExitStack() as undo:
+        with closing(_first(make)) as probe, ExitStack() as undo:
             undo.callback(self.close)
             name = GYM + gym.env_name(probe)
             self._actions = gym.action_box(probe.action_space, name)
@@ -94,8 +98,9 @@ class GymEnv(Env):
                 control_dt=gym.control_dt(probe),
                 blocks=blocks,
             )
+            shown = _shown(make, render_mode, probe, name)
             for i in range(num_envs):
-                self._worlds.append(World(make(), f"world {i} of {name}"))
+                self._worlds.append(World(shown(), f"world {i} of {name}"))
             if len({id(e.unwrapped) for e in (probe, *(w.env for w in self._worlds))}) <= num_envs:
                 raise ValueError(
                     f"{name}: the function gave the same instance twice; let it make a new one at "
@@ -105,6 +110,7 @@ class GymEnv(Env):
         self.exact_resume = all(world.keeper is not None for world in self._worlds)
         """Whether a `state_dict` continues exactly. Otherwise loading one begins new episodes."""
 
+        self._recording, self._frame = False, None  # type: bool, dict[str, Any] | None
         self._faults = self._resets = 0
         self._obs = np.zeros((num_envs, flat), np.float32)
         self._time = np.zeros(num_envs, np.int64)
@@ -118,6 +124,25 @@ class GymEnv(Env):
         """How many episodes a non-finite observation has ended since the environment was made."""
         return self._faults
 
+    def picture(self, world: int = 0) -> NDArray[np.uint8]:
+        """One world as it draws itself, uint8 `[height, width, 3]`. Needs render_mode "rgb_array"."""
+        return self._worlds[world].picture()
+
+    def record(self, on: bool = True) -> None:
+        """Keep a `frame` of every step from now on, or stop doing so."""
+        self._recording, self._frame = on, None
+
+    @property
+    def frame(self) -> dict[str, Any]:
+        """The worlds after the last step and before any restart.
+
+        `obs [B, n]`; `state`, one of each world, if it has `get_state`; `qpos [B, nq]`, if MuJoCo
+        simulates it.
+        """
+        if self._frame is None:
+            raise RuntimeError("no frame yet: call record() before reset() or step()")
+        return self._frame
+
     # Reset and step ----------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> Step:
@@ -126,8 +151,8 @@ class GymEnv(Env):
         With a seed, and the first time, each world gets a seed of its own derived from it. Later
         resets continue with the worlds' own random generators.
         """
+        check_seed(seed)
         if seed is not None:
-            check_worlds(self.num_envs, seed)
             self.seed = seed
         seeded = seed is not None or self._resets == 0
         if seeded:
@@ -139,7 +164,10 @@ class GymEnv(Env):
         """Advance every world by one action `[B, a]`, each component from -1 to 1."""
         self.check_action(action)
         self._ready = False  # until all worlds have been stepped: an error in one ends them all
-        final_obs, reward, cost, terminated, truncated, fault, infos = self._step_worlds(action)
+        final_obs, reward, cost, terminated, truncated, fault, infos = self._step_worlds(
+            action.detach()
+        )
+        self._keep_frame(final_obs)
         self._largest = np.maximum(self._largest, cost.max(axis=0))
         cost[fault] = self._largest
         clearance = self._clearances(infos, cost, fault)
@@ -222,11 +250,22 @@ class GymEnv(Env):
         for i in range(self.num_envs):
             obs[i] = self._reset_world(i, self._derived(i, begun) if seeded else None)
         self._obs = obs
+        self._keep_frame(obs)
         self._time = np.zeros_like(self._time)
         self._cost_max = np.zeros_like(self._cost_max)
         self._min_clearance = np.full_like(self._cost_max, np.inf)
         self._ready = True
         return first_step(torch.from_numpy(obs).to(self.device), self.spec.num_costs)
+
+    def _keep_frame(self, obs: Floats) -> None:
+        if not self._recording:
+            return
+        rows = [world.snapshot() for world in self._worlds]
+        self._frame = {"obs": torch.from_numpy(obs.copy())}
+        if all("state" in row for row in rows):
+            self._frame["state"] = [row["state"] for row in rows]
+        if all("qpos" in row for row in rows):
+            self._frame["qpos"] = torch.stack([row["qpos"] for row in rows])
 
     def _restart(
         self, ended: Bools, final_obs: Floats, cost_max: Floats, min_clearance: Floats
@@ -322,7 +361,28 @@ def check_id(name: str) -> None:
     _maker(name)
 
 
-def _maker(name: str) -> tuple[Callable[[], AnyEnv], int | None]:
+def _shown(
+    make: Callable[..., AnyEnv], render_mode: str | None, probe: AnyEnv, name: str
+) -> Callable[[], AnyEnv]:
+    """How to make an instance that is drawn in this mode."""
+    if render_mode is None:
+        return make
+    modes = [mode for mode in (probe.metadata or {}).get("render_modes") or () if mode]
+    if render_mode not in modes:
+        can = f"it can be drawn as {', '.join(modes)}" if modes else "it cannot be drawn"
+        raise ValueError(f"{name} has no render mode {render_mode!r}: {can}")
+    return lambda: make(render_mode=render_mode)
+
+
+def _first(make: Callable[[], AnyEnv]) -> AnyEnv:
+    """The first environment that a function makes. ValueError if it makes something else."""
+    env: object = make()
+    if not isinstance(env, gymnasium.Env):
+        raise ValueError(f"env_id makes {env!r:.60}: give a function that makes a gymnasium.Env")
+    return env
+
+
+def _maker(name: str) -> tuple[Callable[..., AnyEnv], int | None]:
     """How to make an instance, and its time limit.
 
     The limit is counted by GymEnv: the wrapper that `make` adds for it takes five values only.
@@ -337,4 +397,4 @@ def _maker(name: str) -> tuple[Callable[[], AnyEnv], int | None]:
             f"it: --import my_module, or {GYM}my_module:{id}"
         ) from error
     limit, spec.max_episode_steps, spec.disable_env_checker = spec.max_episode_steps, None, True
-    return lambda: gymnasium.make(spec), limit
+    return lambda **how: gymnasium.make(spec, **how), limit

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from statewise.envs.robots import Robot, get_robot, robot_names
-from statewise.settings import unknown
+from statewise.settings import typed, unknown
 
 if TYPE_CHECKING:
     from statewise.core.placement import Arena
@@ -28,8 +28,9 @@ PAPER_SUITES = (
 """The sixteen suites of the paper."""
 
 CONSTRAINTS = ("Hazard", "3DHazard", "Pillar")
-GOAL_KEEPOUT = 0.4
 _MAX_EPISODE_STEPS = 1000
+_MOST_OBJECTS = 1000
+"""Objects of one kind at most, whatever the arena."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,15 @@ class Suite:
         """What has to be placed: the goal, then hazards, then pillars."""
         from statewise.core.placement import Arena
 
-        keepouts = [GOAL_KEEPOUT]
+        keepouts = [self.robot.goal_keepout]
         for kind in ("hazard", "pillar"):
             for c in self.constraints:
                 keepouts += [c.keepout] * (c.count if c.name == kind else 0)
         robot = self.robot
-        return Arena(tuple(keepouts), robot.keepout, pinned=robot.pinned, reach=robot.reach)
+        return Arena(tuple(keepouts), robot.keepout, robot.extent, robot.pinned, robot.reach)
 
 
+@typed
 def parse_suite(name: str) -> Suite:
     """The suite of that name; an unknown or impossible one raises ValueError saying what fits."""
     from statewise.core.placement import fits
@@ -107,12 +109,12 @@ def _constraint(name: str, robot: Robot, kind: str, count: str) -> Constraint:
         raise ValueError(
             f"{robot.name} has no {kind} suites: it takes {' and '.join(robot.constraints)}"
         )
-    number = int(count) if count.isascii() and count.isdigit() else 0
-    constraint = _numbers(robot, kind, max(number, 1))
+    number = int(count) if re.fullmatch("[0-9]{1,9}", count) else 0
+    constraint = _numbers(robot, kind, min(max(number, 1), _MOST_OBJECTS))
     alone = Suite(name, robot, (constraint,)).arena
-    if number == 0 or not fits(alone):
+    if not 0 < number <= _MOST_OBJECTS or not fits(alone):
         raise ValueError(
-            f"suite {name!r} asks for {count} {kind}s: give a whole number from 1 to "
+            f"suite {name!r:.60} asks for {count:.20} {kind}s: give a whole number from 1 to "
             f"{largest_count(alone)}, which is what fits the arena"
         )
     return constraint

@@ -13,8 +13,11 @@ from statewise.core.statistics import rate_interval
 from statewise.envs.env import Env
 from statewise.runs.identity import PolicyId
 from statewise.sim.cpu import one_torch_thread
+from statewise.training.worst import WorstEpisodes
 from statewise.types import Episodes
 
+MOST_EPISODES = 10**8
+"""Most episodes of one evaluation."""
 _FRESH = 1 << 40
 """Evaluation seeds start here, so that no layout of a training run is ever replayed."""
 
@@ -75,20 +78,22 @@ def evaluate(
     seed: int,
     sampled: bool = False,
     threshold: float = 0.0,
+    worst: WorstEpisodes | None = None,
 ) -> Evaluation:
     """Run the policy for `episodes` fresh episodes and describe them.
 
     sampled: draw actions from the policy instead of taking its mean.
     threshold: a step violates a constraint if its cost is above this.
+    worst: keeps the worst of these episodes.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes is {episodes}: ask for at least 1")
+    if not 1 <= episodes <= MOST_EPISODES:
+        raise ValueError(f"episodes is {episodes}: give a number from 1 to {MOST_EPISODES:,}")
     if not (math.isfinite(threshold) and threshold >= 0):
         # Nothing is above nan and every cost above -1: either would read as a finding.
         raise ValueError(
             f"threshold is {threshold}: costs are never negative; give a finite number, 0 or more"
         )
-    found = run_episodes(algo, env, episodes, seed, sampled)
+    found = run_episodes(algo, env, episodes, seed, sampled, worst)
     steps = int(found.length.sum())
     constraints = []
     for i, name in enumerate(env.spec.cost_names):
@@ -127,12 +132,19 @@ def evaluate(
 
 
 def run_episodes(
-    algo: Algorithm, env: Env, episodes: int, seed: int, sampled: bool = False
+    algo: Algorithm,
+    env: Env,
+    episodes: int,
+    seed: int,
+    sampled: bool = False,
+    worst: WorstEpisodes | None = None,
 ) -> Episodes:
-    """Exactly `episodes` episodes, equally many from each world.
+    """Run exactly `episodes` episodes, equally many in each world.
 
-    Each world has its quota before the first step: taking whichever finish first would prefer the
-    short ones.
+    Each world has its quota before the first step. Taking whichever episodes finish first would
+    prefer the short ones.
+
+    worst: keeps the worst of these episodes.
     """
     b, m = env.num_envs, env.spec.num_costs
     quota = torch.full((b,), episodes // b)
@@ -145,6 +157,8 @@ def run_episodes(
     success = torch.zeros(b, dtype=torch.bool, device=env.device)
     parts: list[Episodes] = []
     step = env.reset(seed=_FRESH + seed)
+    if worst is not None:
+        worst.begin(step)
     with one_torch_thread():
         while bool((done < quota).any()):
             step = env.step(algo.act(step, generator).executed)
@@ -152,6 +166,8 @@ def run_episodes(
             length += 1
             success |= step.success
             counted = step.ended & (done < quota)
+            if worst is not None:
+                worst.add(step, counted)
             if bool(counted.any()):
                 parts.append(
                     Episodes(

@@ -16,6 +16,7 @@ from statewise.plugins import import_for_run
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.identity import PolicyId, policy_sha256
+from statewise.settings import typed
 from statewise.training.config import TrainSettings, read_config, read_spec
 from statewise.types import EnvSpec, Step
 
@@ -105,6 +106,7 @@ class Policy:
         return Step.from_costs(obs, torch.zeros(1), cost, largest, largest, no, no, obs, no)
 
 
+@typed
 def load_policy(
     path: str | Path,
     best_safe: bool = False,
