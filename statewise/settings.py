@@ -322,6 +322,8 @@ def _number(item: Any) -> Any:
 def _wanted(hint: Any) -> str:
     """What to give for a field or argument of that type."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _KINDS:
+        return _KINDS[hint]
     if origin is tuple:
         return f"{_KINDS.get(inner[0], 'a value')}, or several"
     if origin in (typing.Union, types.UnionType):
@@ -329,7 +331,7 @@ def _wanted(hint: Any) -> str:
         return " or ".join(kinds)
     if origin is not None and inner:
         return f"several of {_wanted(inner[0])}" if inner[0] in _KINDS else "several"
-    return _KINDS.get(hint) or f"a {getattr(hint, '__name__', hint)}"
+    return f"a {getattr(hint, '__name__', hint)}"
 
 
 def _shown(value: Any) -> str:

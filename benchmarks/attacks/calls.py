@@ -14,16 +14,16 @@ import torch
 
 import statewise
 from attacks import walk
-from attacks.harness import HUNG, KILLED, Outcome, in_child
+from attacks.harness import HUNG, KILLED, Outcome, in_child, warm
 from statewise.training import api
 
 BATCH = 25
 VALUES: tuple[Any, ...] = (
     None, True, 0, 1, -1, 3, 2**64, 10**30, 0.5, -0.5, float("nan"), float("inf"), "", "x", "[/b]", "\0",
-    "Point-Hazard-8", "Point-Hazard-300000000", "gym:", "gym:No-v0", "scpo", "cpu", "tpu", b"bytes", [], [1],
-    ["x"], (), (1, 2), {}, {"a": 1}, {1, 2}, object(), len, int, Path("nowhere"), np.zeros(3), np.float32(2),
-    torch.zeros(2), torch.zeros(1, 2), torch.full((1, 2), torch.nan), torch.zeros(1, 2, dtype=torch.long), 1j,
-    torch.zeros(1, 2, requires_grad=True), range(3), slice(1),
+    "Point-Hazard-8", "Point-Hazard-300000000", "gym:", "gym:No-v0", "scpo", "cpu", "tpu", b"bytes", [],
+    [1], ["x"], (), (1, 2), {}, {"a": 1}, {1, 2}, object(), len, int, Path("nowhere"), np.zeros(3),
+    np.float32(2), torch.zeros(2), torch.zeros(1, 2), torch.full((1, 2), torch.nan), 1j, range(3),
+    torch.zeros(1, 2).long(), torch.zeros(1, 2, requires_grad=True), slice(1),
 )  # fmt: skip
 OURS = str(Path(statewise.__file__).parent)
 Call = Callable[[random.Random], object]
@@ -38,8 +38,18 @@ def _targets(run: Path, out: Path) -> dict[str, tuple[Callable[..., Any], dict[s
     kind = statewise.get_algorithm("trpo")
     suite: dict[str, Any] = {"num_envs": 1, "seed": 0, "device": "cpu"}
     return {
-        "make_env": (statewise.make_env, {"name": "Point-Hazard-1", **suite, "compact": False, "continuing": False,
-                                          "threads": 1, "autoreset": True, "margin": 0.0}),
+        "make_env": (
+            statewise.make_env,
+            {
+                "name": "Point-Hazard-1",
+                **suite,
+                "compact": False,
+                "continuing": False,
+                "threads": 1,
+                "autoreset": True,
+                "margin": 0.0,
+            },
+        ),
         "make_env gym": (statewise.make_env, {"name": walk.SUITE, **suite, "cost_ceiling": 1.0}),
         "VecEnv": (statewise.VecEnv, {"suite": "Point-Hazard-1", **suite}),
         "GymEnv": (statewise.GymEnv, {"env_id": walk.Walk, **suite}),
@@ -47,23 +57,48 @@ def _targets(run: Path, out: Path) -> dict[str, tuple[Callable[..., Any], dict[s
         "get_robot": (statewise.get_robot, {"name": "Point"}),
         "get_algorithm": (statewise.get_algorithm, {"name": "scpo"}),
         "register_algorithm": (statewise.register_algorithm, {"cls": kind}),
-        "register_robot": (statewise.register_robot, {"name": "Mine", "file": statewise.get_robot("Point").file, "sensors": None,
-                                                      "replace": True, "goal_radius": 0.3, "keepout": 0.4}),
+        "register_robot": (
+            statewise.register_robot,
+            {
+                "name": "Mine",
+                "file": statewise.get_robot("Point").file,
+                "sensors": None,
+                "replace": True,
+                "goal_radius": 0.3,
+                "keepout": 0.4,
+            },
+        ),
         "env.step": (env.step, {"action": torch.zeros(1, 2)}),
         "env.reset": (env.reset, {"seed": 0}),
         "policy": (policy, {"obs": torch.zeros(1), "cost": 0.0}),
         "train": (statewise.train, train),
         "resume": (statewise.resume, {"path": run, "quiet": True, "imports": (), "trust": False}),
-        "evaluate": (statewise.evaluate, {"path": run, "episodes": 2, "seed": 0, "sampled": False, "threshold": 0.0,
-                                          "suite": None, "best_safe": False, "imports": (), "trust": False}),
-        "load_policy": (statewise.load_policy, {"path": run, "best_safe": False, "imports": (), "trust": False}),
+        "evaluate": (
+            statewise.evaluate,
+            {
+                "path": run,
+                "episodes": 2,
+                "seed": 0,
+                "sampled": False,
+                "threshold": 0.0,
+                "suite": None,
+                "best_safe": False,
+                "imports": (),
+                "trust": False,
+            },
+        ),
+        "load_policy": (
+            statewise.load_policy,
+            {"path": run, "best_safe": False, "imports": (), "trust": False},
+        ),
         "read_runs": (statewise.read_runs, {"paths": run}),
-    }  # fmt: skip
+    }
 
 
 def attack_calls(scratch: Path, tries: int, seed: int = 0, deadline: float = 120.0) -> Outcome:
     """Call public functions with one or two arguments of a wrong kind."""
     outcome, rng = Outcome("calls"), random.Random(seed)
+    warm()
     with outcome.timed():
         run = walk.train(scratch / "runs")
         for start in range(0, tries, BATCH):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attacks import walk
-from attacks.harness import HUNG, KILLED, Outcome, in_child
+from attacks.harness import HUNG, KILLED, Outcome, in_child, warm
 from statewise import cli
 from statewise.training import api
 
@@ -48,6 +48,7 @@ def run_command(args: list[str], cwd: Path) -> tuple[int, str]:
 def attack_commands(scratch: Path, tries: int, seed: int = 0, deadline: float = 120.0) -> Outcome:
     """Random commands with random options and values."""
     outcome, rng = Outcome("commands"), random.Random(seed)
+    warm()
     with outcome.timed():
         run = walk.train(scratch / "runs")
         commands = [_random_command(rng, run) for _ in range(tries)]
@@ -84,8 +85,8 @@ def _run_batch(commands: list[list[str]], place: Path) -> list[str]:
 def _random_command(rng: random.Random, run: Path) -> list[str]:
     """A command line of known and unknown words."""
     name = rng.choice([*cli.COMMANDS, "demo", "nonsense", "--version", "--help"])
-    options = _options(name) + ["--help", "--seeds", "--resume", "--nonsense", "-x", "--cost_limit",
-                                "--target-kl", "--print-completion", "--set"]  # fmt: skip
+    options = [*_options(name), "--help", "--seeds", "--nonsense", "-x", "--cost_limit", "--target-kl",
+               "--print-completion", "--set"]  # fmt: skip
     words = name.split()
     values = [str(run) if value == "RUN" else value for value in VALUES]
     targets = [str(run), str(run.parents[2]), "Point-Hazard-1", walk.SUITE, rng.choice(values)]

@@ -49,7 +49,7 @@ class Disk:
 
     def open(self, *args: Any, **more: Any) -> Any:
         """As `open`, with writes that count as operations and may stop half-way."""
-        file = open(*args, **more)
+        file = open(*args, **more)  # noqa: SIM115
         return _Written(file, self) if file.writable() else file
 
 
@@ -158,7 +158,7 @@ def attack_disk(
             if status != "returned":
                 problems.append(f"was not finished: {told or status}")
             else:
-                found, left, bad = told
+                _, left, bad = told
                 problems += [f"left {left}"] if left else []
                 problems += [f"verify: {bad}"] if bad else []
             identical = status == "returned" and told[0] == reference

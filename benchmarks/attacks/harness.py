@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import pickle
@@ -13,6 +14,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from statewise.cli import COMMANDS
 
 KILLED = "killed"
 HUNG = "hung"
@@ -45,6 +48,20 @@ class Outcome:
         began = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - began
+
+
+def warm() -> None:
+    """Import what commands use before children are forked, so that not each of them has to."""
+    for _, (where, _) in COMMANDS.items():
+        if where:
+            importlib.import_module(f"statewise.{where.partition(':')[0]}")
+    for name in (
+        "pandas",
+        "statewise.report.curves",
+        "statewise.report.write",
+        "statewise.paper.report",
+    ):
+        importlib.import_module(name)
 
 
 def in_child(action: Callable[[], Any], seconds: float = 60.0) -> tuple[str, Any]:

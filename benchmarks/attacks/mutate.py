@@ -14,7 +14,7 @@ import statewise
 from attacks import walk
 from attacks.commands import run_command
 from attacks.disk import RUN, result
-from attacks.harness import Outcome, in_child
+from attacks.harness import Outcome, in_child, warm
 from statewise.runs import checkpoint
 
 FILES = ("config.json", "metrics.jsonl", "episodes.csv", "environment.json", "checkpoints/NEWEST",
@@ -107,6 +107,7 @@ COMMANDS = (
 def attack_files(scratch: Path, tries: int, seed: int = 0, deadline: float = 60.0) -> Outcome:
     """Mutate one file of an unfinished run; read it with each command, then continue it."""
     outcome, rng = Outcome("mutated files"), random.Random(seed)
+    warm()
     with outcome.timed():
         reference = result(walk.train(scratch / "undisturbed"))
         walk.train(scratch / "stopped")

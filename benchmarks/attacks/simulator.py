@@ -51,14 +51,8 @@ def _attack(suite: str, tries: int, worlds: int, seed: int, outcome: Outcome) ->
             "not told": hit & ~step.sim_fault,
         }
         others = (~hit & step.sim_fault) | ~torch.isfinite(step.obs).all(dim=1)
-        told = [
-            f"{suite}: a fault in world {w} {how}"
-            for how, where in bad.items()
-            for w in where.nonzero()
-        ]
-        told += [
-            f"{suite}: world {int(w)} has a fault that was not injected" for w in others.nonzero()
-        ]
+        told = [f"a fault in world {int(w)} {how}" for how, x in bad.items() for w in x.nonzero()]
+        told += [f"world {int(w)} has a fault that was not injected" for w in others.nonzero()]
         outcome.failures += told
         outcome.tries += wanted
         outcome.survived += wanted - len(told)
