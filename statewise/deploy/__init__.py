@@ -1,4 +1,4 @@
-"""From a trained policy to a robot: export it, and watch over it."""
+"""From a trained policy to a robot: certificates, exports, monitors, replays."""
 
 from statewise.deploy.runtime import Monitor, Policy, verify_bundle
 

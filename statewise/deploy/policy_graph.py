@@ -1,4 +1,4 @@
-"""The ONNX model of a trained policy, and what its third output means.
+"""The ONNX model of a trained policy.
 
 Inputs: `observation [batch, n]`, `clearance` or `cost [batch, m]` of the step that led to it, and the
 running `maximum [batch, m]`. Outputs: `action [batch, a]` from -1 to 1, `new_maximum [batch, m]`, and
@@ -12,18 +12,15 @@ from typing import Literal
 
 import numpy as np
 import onnx
-import torch
 from onnx import TensorProto, helper
-from torch import Tensor
 
 from statewise.algos import Algorithm
-from statewise.algos.scpo import Scpo
 from statewise.algos.trpo_sl import SafetyLayer, TrpoSl
 from statewise.algos.trpo_usl import TrpoUsl
 from statewise.deploy.corrections import safety_layer, unrolled_layer
+from statewise.deploy.cost_values import predicts_cost
 from statewise.deploy.graph import IR_VERSION, OPSET, Graph, network
 from statewise.nets import GaussianPolicy
-from statewise.types import Step
 from statewise.version import __version__
 
 Measured = Literal["clearance", "cost"]
@@ -97,33 +94,6 @@ def check_exportable(algo: Algorithm) -> None:
             f"the policy of {algo.name} is a {type(algo.policy).__name__}: only a GaussianPolicy can "
             f"be exported"
         )
-
-
-def predicts_cost(algo: Algorithm) -> bool:
-    """Whether the third output is there."""
-    return algo.cost_value is not None or isinstance(algo, TrpoUsl)
-
-
-def cost_value_meaning(algo: Algorithm) -> str:
-    """What the third output predicts; empty if there is none."""
-    if isinstance(algo, Scpo):
-        return "V_D: expected further rise of the largest cost of the episode"
-    if isinstance(algo, TrpoUsl):
-        return f"Q_C: discounted cost to come after the action (discount {algo.settings.cost_gamma})"
-    if algo.cost_value is not None:
-        gamma = getattr(algo.settings, "cost_gamma", None)
-        return f"V_C: discounted cost to come (discount {gamma})"
-    return ""
-
-
-@torch.no_grad()
-def act_and_predict(algo: Algorithm, step: Step) -> tuple[Tensor, Tensor | None]:
-    """The actions `[B, a]` and predicted costs `[B, m]` that the graph gives, by torch."""
-    action = algo.act(step, None).executed.clamp(-1.0, 1.0)
-    inputs = algo.observe(step.obs, step.obs_cost_max)
-    if isinstance(algo, TrpoUsl):
-        return action, algo.cost_to_go(torch.cat([inputs, action], dim=1))
-    return action, None if algo.cost_value is None else algo.cost_value(inputs)
 
 
 def _cost(g: Graph, algo: Algorithm, charges: Sequence[Charge]) -> str:

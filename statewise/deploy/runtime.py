@@ -245,17 +245,13 @@ class Monitor:
         self.constraints: list[str] = limits["constraints"]
         self.release = round(1.0 / limits["control_dt"]) if release is None else release
         self._is_cost = limits["measured"] == "cost"
-        self._centre, self._width = (
-            np.array(limits["observation"][key], dtype=np.float64) for key in ("centre", "width")
-        )
+        self._centre = np.array(limits["observation"]["centre"], dtype=np.float64)
+        self._width = _limits(limits["observation"]["width"])
         self._action_shape = (limits["action_size"],)
         self._predicts = bool(limits["predicts_cost"])
         self.signals: list[str] = signal_names(self.constraints, self._predicts)
         """What is compared with limits. A larger value is always the worse one."""
-        self._warn, self._stop = (
-            np.array([np.inf if x is None else x for x in limits[level]], dtype=np.float64)
-            for level in (WARNING, STOP)
-        )
+        self._warn, self._stop = _limits(limits[WARNING]), _limits(limits[STOP])
         self._least = np.full(len(self.signals), -np.inf)
         self._late = [factor * limits["control_dt"] for factor in limits["late"]]
         self.reset()
@@ -386,6 +382,11 @@ def signal_names(constraints: list[str], predicts_cost: bool) -> list[str]:
     predicted = [f"predicted cost of {name}" for name in constraints] if predicts_cost else []
     close = [f"closeness to {name}" for name in constraints]
     return [*close, *predicted, "observation out of range", "steps with an action at its bound"]
+
+
+def _limits(values: list[float | None]) -> np.ndarray:
+    """Limits as an array. None is no limit."""
+    return np.array([np.inf if x is None else x for x in values], dtype=np.float64)
 
 
 def _array(
