@@ -6,6 +6,8 @@ Each repeats what its algorithm does in torch: `algos/trpo_sl.py` with `core/pro
 
 from __future__ import annotations
 
+from torch import nn
+
 from statewise.algos.trpo_sl import TrpoSl
 from statewise.algos.trpo_usl import TrpoUsl
 from statewise.deploy.graph import Graph, layers, network
@@ -58,7 +60,7 @@ def _slope(g: Graph, algo: TrpoUsl, inputs: str, at: str, allowed: str) -> tuple
     above = g.positive(excess)
     # Backwards: the Softplus, then each linear layer and the tanh before it.
     slope = g("Mul", g.cast(above, "float32"), g("Sigmoid", outputs[-2]))
-    linear = [layer for layer in algo.cost_to_go if hasattr(layer, "weight")]
+    linear = [layer for layer in algo.cost_to_go if isinstance(layer, nn.Linear)]
     hidden = outputs[1:-2:2]
     for layer, tanh in zip(reversed(linear), [*reversed(hidden), None], strict=True):
         weight = layer.weight.detach().cpu().numpy()
@@ -138,7 +140,9 @@ def _nearest_to_all(g: Graph, target: str, unit: str, offset: str, m: int) -> st
         finite = inner("Equal", differs, inner.constant(0.0, _EXACT))
         bad = inner.any(inner("Not", finite))
         shrink = [
-            inner("ReduceMax", inner("Neg", inner("Div", change[k], values[k])), axes=[-1], keepdims=1)
+            inner(
+                "ReduceMax", inner("Neg", inner("Div", change[k], values[k])), axes=[-1], keepdims=1
+            )
             for k in _NAMES
         ]
         most = inner.clip(inner("Max", *shrink), 0.995, None, _EXACT)

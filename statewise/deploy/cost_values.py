@@ -21,7 +21,9 @@ def cost_value_meaning(algo: Algorithm) -> str:
     if isinstance(algo, Scpo):
         return "V_D: expected further rise of the largest cost of the episode"
     if isinstance(algo, TrpoUsl):
-        return f"Q_C: discounted cost to come after the action (discount {algo.settings.cost_gamma})"
+        return (
+            f"Q_C: discounted cost to come after the action (discount {algo.settings.cost_gamma})"
+        )
     if algo.cost_value is not None:
         gamma = getattr(algo.settings, "cost_gamma", None)
         return f"V_C: discounted cost to come (discount {gamma})"

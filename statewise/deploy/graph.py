@@ -46,7 +46,9 @@ class Graph:
         self.add(op, inputs, [output], **attributes)
         return output
 
-    def add(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
+    def add(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
+    ) -> None:
         """Add a node of several outputs."""
         self.nodes.append(helper.make_node(op, list(inputs), list(outputs), **attributes))
 
@@ -115,7 +117,7 @@ class Graph:
         start: Sequence[str],
         kind: str,
     ) -> list[str]:
-        """Run `body` up to `most` times, or until its first answer is false, and return what it carried."""
+        """Run `body` up to `most` times, or until its first answer is false; returns what it carried."""
         inner = Graph(self)
         carried = [self.name("carried") for _ in start]
         number, going = self.name("number"), self.name("going")

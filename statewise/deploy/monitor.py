@@ -18,6 +18,7 @@ import torch
 
 from statewise.algos import Algorithm
 from statewise.core.statistics import Interval, rate_interval
+from statewise.deploy.brake import fit_brake
 from statewise.deploy.cost_values import act_and_predict, predicts_cost
 from statewise.deploy.runtime import OK, STOP, Fallback, Monitor, signal_names
 from statewise.envs.env import Env
@@ -70,8 +71,7 @@ def watch(
     fallback: str | Fallback | None = None,
 ) -> list[WatchedEpisode]:
     """Run episodes with a monitor in every world. fallback: None only looks on."""
-    settings = {"fallback": "brake" if fallback is None else fallback, "clock": None}
-    monitors = [Monitor(limits, **settings) for _ in range(env.num_envs)]
+    monitors = [Monitor(limits, fallback or "brake", clock=None) for _ in range(env.num_envs)]
     centre = torch.tensor(limits["observation"]["centre"])
     quota = [episodes // env.num_envs + (i < episodes % env.num_envs) for i in range(env.num_envs)]
     running = [WatchedEpisode() for _ in monitors]
@@ -85,8 +85,7 @@ def watch(
             active = [i for i, q in enumerate(quota) if len(done[i]) < q]
             acts = _look(limits, monitors, running, active, step, action, value)
             step = env.step(action if fallback is None else acts)
-            for i in active:
-                _record(running[i], step, i)
+            _record(running, active, step)
             for i in step.ended.nonzero()[:, 0].tolist():
                 running[i].extremes = monitors[i].extremes
                 running[i].distance = distance[i].numpy().copy()
@@ -109,10 +108,11 @@ def _look(
     """Show one step to the monitors; returns what they would execute `[B, a]`."""
     measured = (step.cost if limits["measured"] == "cost" else step.clearance).numpy()
     obs, acts = step.obs.numpy(), action.numpy().copy()
+    values = None if value is None else value.numpy()
     for i in active:
         episode, first = running[i], running[i].length == 0
         given = None if first else measured[i]
-        verdict = monitors[i].check(obs[i], given, acts[i], None if value is None else value[i])
+        verdict = monitors[i].check(obs[i], given, acts[i], None if values is None else values[i])
         acts[i] = verdict.action
         if verdict.level != OK and episode.warned is None:
             episode.warned = episode.length
@@ -121,12 +121,16 @@ def _look(
     return torch.from_numpy(acts)
 
 
-def _record(episode: WatchedEpisode, step: Step, i: int) -> None:
-    episode.total += float(step.reward[i])
-    episode.length += 1
-    episode.success |= bool(step.success[i])
-    if episode.violated is None and bool((step.true_cost[i] > 0).any()):
-        episode.violated = episode.length
+def _record(running: Sequence[WatchedEpisode], active: Sequence[int], step: Step) -> None:
+    reward, success = step.reward.tolist(), step.success.tolist()
+    broken = (step.true_cost > 0).any(dim=1).tolist()
+    for i in active:
+        episode = running[i]
+        episode.total += reward[i]
+        episode.length += 1
+        episode.success |= success[i]
+        if broken[i] and episode.violated is None:
+            episode.violated = episode.length
 
 
 # Limits ----------------------------------------------------------------------------------------
@@ -142,11 +146,14 @@ def calibrate(
     """
     for name, share in (("false_alarms", false_alarms), ("warnings", warnings)):
         if not 0.0 < share < 1.0:
-            raise ValueError(f"{name} is {share}: give a share of the safe episodes above 0, below 1")
+            raise ValueError(
+                f"{name} is {share}: give a share of the safe episodes above 0, below 1"
+            )
     algo = policy.algo
     limits = _uncalibrated(algo, measured)
     with environment(policy, episodes, seed) as env:
         found = watch(algo, env, limits, episodes, _CALIBRATION + seed)
+        limits["brake"] = fit_brake(env, _CALIBRATION + seed)
     safe = [e for e in found if e.safe]
     signals = len(limits["signals"])
     needed = math.ceil(2 * (signals / false_alarms - 1))
@@ -193,6 +200,7 @@ def _uncalibrated(algo: Algorithm, measured: str) -> dict[str, Any]:
         "warning": stop,
         "stop": stop,
         "late": list(_LATE),
+        "brake": None,
         "observation": {"centre": centre.tolist(), "width": [None] * spec.obs_size},
     }
 
@@ -251,20 +259,23 @@ def try_monitor(
         guarded = watch(policy.algo, env, limits, episodes, _TRIAL + seed, fallback)
     safe, broken = ([e for e in alone if e.safe is kind] for kind in (True, False))
     leads = [e.lead for e in broken if e.lead is not None]
-    both = (alone, guarded)
     return MonitorTrial(
         suite=policy.spec.name,
         algo=policy.algo.name,
         episodes=episodes,
         asked=limits["false_alarms"],
         violations=(_share(alone, "violated"), _share(guarded, "violated")),
-        success=tuple(float(np.mean([e.success for e in part])) for part in both),
-        mean_return=tuple(float(np.mean([e.total for e in part])) for part in both),
+        success=(_mean(alone, "success"), _mean(guarded, "success")),
+        mean_return=(_mean(alone, "total"), _mean(guarded, "total")),
         false_alarms=_share(safe, "stopped"),
         warned=_share(safe, "warned"),
         foreseen=_share(broken, "lead"),
         lead=float(np.median(leads)) * policy.spec.control_dt if leads else None,
     )
+
+
+def _mean(episodes: Sequence[WatchedEpisode], name: str) -> float:
+    return float(np.mean([getattr(e, name) for e in episodes]))
 
 
 def _share(episodes: Sequence[WatchedEpisode], event: str) -> Interval | None:

@@ -8,7 +8,7 @@ running `maximum [batch, m]`. Outputs: `action [batch, a]` from -1 to 1, `new_ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -74,7 +74,7 @@ def build_model(
 def check_exportable(algo: Algorithm) -> None:
     """Raise ValueError if an algorithm acts in a way that the graph does not repeat."""
     kind = type(algo)
-    known = {
+    known: dict[str, set[Any]] = {
         "act": {Algorithm.act},
         "observe": {Algorithm.observe},
         "correct": {Algorithm.correct, SafetyLayer.correct},

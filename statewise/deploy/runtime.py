@@ -226,8 +226,8 @@ class Monitor:
     Inputs that are missing, late, not finite or of a wrong size are a stop, and so is an exception.
 
     limits: the part `monitor` of `policy.json`.
-    fallback: "brake" (action 0, the middle of the control range), "hold" (the last action that was
-        ok), or a function from the observation to an action.
+    fallback: "brake" (against the measured velocity, or action 0 if no such law is known), "hold" (the
+        last action that was ok), or a function from the observation to an action.
     release: steps after which a stop ends; 0 never ends it. None takes one second.
     clock: seconds, to find late inputs. None does not look at the time unless `stamp` is given.
     """
@@ -274,7 +274,11 @@ class Monitor:
         self._started = False
 
     def act(
-        self, policy: Callable[..., Any], observation: Any, measured: Any, stamp: float | None = None
+        self,
+        policy: Callable[..., Any],
+        observation: Any,
+        measured: Any,
+        stamp: float | None = None,
     ) -> Verdict:
         """Ask the policy for an action and check it. If the policy raises an exception, stop."""
         try:
@@ -317,8 +321,8 @@ class Monitor:
         at_bound = np.abs(act).max() >= AT_BOUND
         self._saturated = self._saturated + 1 if at_bound else 0
         outside = (np.abs(obs - self._centre) / self._width).max()
-        parts = [danger, (outside, self._saturated)]
-        signals = np.concatenate(parts if value is None else [danger, value, parts[1]])
+        others = np.array((outside, self._saturated))
+        signals = np.concatenate((danger, others) if value is None else (danger, value, others))
         np.maximum(self.extremes, signals, out=self.extremes)
         bad, poor = signals > self._stop, signals > self._warn
         stops = self._describe(signals, self._stop, bad) if bad.any() else []
@@ -368,8 +372,12 @@ class Monitor:
         zero = np.zeros(self._action_shape)
         if self.fallback == "hold":
             return self._good
-        if isinstance(self.fallback, str):
-            return zero
+        if self.fallback == "brake":
+            law, obs = self.limits["brake"], _array(observation, self._centre.shape, "", [])
+            if law is None or obs is None:
+                return zero
+            return (-np.array(law["gain"]) @ obs[law["start"] : law["stop"]]).clip(-1.0, 1.0)
+        assert callable(self.fallback)
         try:
             action = _array(self.fallback(observation), self._action_shape, "action", [])
         except Exception:  # noqa: BLE001 - the last resort cannot raise
