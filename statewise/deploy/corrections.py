@@ -22,7 +22,7 @@ def safety_layer(g: Graph, algo: TrpoSl, inputs: str, action: str, cost: str) ->
     m, a = algo.spec.num_costs, algo.spec.action_size
     shape = g.constant([-1, m, a], "int64")
     slopes = g("Reshape", network(g, algo.cost_model.slope, inputs), shape)
-    allowed = (algo.limit.cpu() + algo.settings.margin).numpy()
+    allowed = (algo.limit.cpu() + algo.settings.slack).numpy()
     offset = g("Sub", cost, g.constant(allowed))
     clipped = g.clip(action, -1.0, 1.0)
     predicted = g("Add", offset, _products(g, slopes, clipped))
@@ -38,7 +38,7 @@ def safety_layer(g: Graph, algo: TrpoSl, inputs: str, action: str, cost: str) ->
 def unrolled_layer(g: Graph, algo: TrpoUsl, inputs: str, action: str) -> str:
     """TRPO-USL: gradient steps on the actions whose predicted cost-to-go exceeds the limit."""
     s = algo.settings
-    allowed = (algo.limit.cpu() + s.margin).numpy()
+    allowed = (algo.limit.cpu() + s.slack).numpy()
     start = g.clip(action, -1.0, 1.0)
 
     def descend(inner: Graph, carried: list[str]) -> tuple[str | None, list[str]]:

@@ -17,8 +17,11 @@ from torch import nn
 
 from statewise.nets import Tanh
 
-OPSET, IR_VERSION, RUNTIME = 13, 7, "1.6"
-"""The operator set of the graph, its file format, and the first onnxruntime that reads both."""
+IR_VERSION = 7
+"""The format of the file."""
+RUNTIMES = {13: "1.6", 14: "1.8", 15: "1.10", 16: "1.11", 17: "1.12"}
+"""The operator sets that the graph can be written for, and the first onnxruntime that reads each."""
+OPSET = min(RUNTIMES)
 TYPES = {
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,

@@ -8,7 +8,7 @@ running `maximum [batch, m]`. Outputs: `action [batch, a]` from -1 to 1, `new_ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,14 +19,10 @@ from statewise.algos.trpo_sl import SafetyLayer, TrpoSl
 from statewise.algos.trpo_usl import TrpoUsl
 from statewise.deploy.corrections import safety_layer, unrolled_layer
 from statewise.deploy.cost_values import predicts_cost
-from statewise.deploy.graph import IR_VERSION, OPSET, Graph, network
+from statewise.deploy.facts import Charge, Measured
+from statewise.deploy.graph import IR_VERSION, OPSET, RUNTIMES, Graph, network
 from statewise.nets import GaussianPolicy
 from statewise.version import __version__
-
-Measured = Literal["clearance", "cost"]
-"""What the policy is told of each constraint."""
-Charge = Literal["depth", "contact"]
-"""How a clearance becomes a cost: how far it is below the margin, or 1 if it is."""
 
 
 def build_model(
@@ -34,8 +30,11 @@ def build_model(
 ) -> onnx.ModelProto:
     """The model of what `algo` does without noise. charges: one for each constraint, for clearances."""
     check_exportable(algo)
-    if opset < OPSET:
-        raise ValueError(f"opset {opset} is too old: the graph needs opset {OPSET} or newer")
+    if opset not in RUNTIMES:
+        raise ValueError(
+            f"opset {opset} is too {'old' if opset < OPSET else 'new'}: the graph can be written for "
+            f"opset {OPSET} to {max(RUNTIMES)}"
+        )
     spec, g = algo.spec, Graph()
     m = spec.num_costs
     cost = maximum = ""

@@ -23,6 +23,8 @@ FORMAT = "statewise bundle 1"
 OK, WARNING, STOP = "ok", "warning", "stop"
 AT_BOUND = 0.999
 """A component of an action beyond this, up to 1, is at its bound."""
+LOOK_AHEAD = 0.2
+"""Seconds by which a clearance is extrapolated at its present rate."""
 Fallback = Callable[[np.ndarray], Any]
 
 
@@ -249,8 +251,9 @@ class Monitor:
         self._width = _limits(limits["observation"]["width"])
         self._action_shape = (limits["action_size"],)
         self._predicts = bool(limits["predicts_cost"])
-        self.signals: list[str] = signal_names(self.constraints, self._predicts)
-        """What is compared with limits. A larger value is always the worse one."""
+        self.signals: list[str] = limits["signals"]
+        """What is compared with limits, see `signal_names`."""
+        self._steps_ahead = LOOK_AHEAD / limits["control_dt"]
         self._warn, self._stop = _limits(limits[WARNING]), _limits(limits[STOP])
         self._least = np.full(len(self.signals), -np.inf)
         self._late = [factor * limits["control_dt"] for factor in limits["late"]]
@@ -271,6 +274,7 @@ class Monitor:
         self._calm, self._saturated = 0, 0
         self._last: float | None = None
         self._good = np.zeros(self._action_shape)
+        self._danger: np.ndarray | None = None
         self._started = False
 
     def act(
@@ -318,16 +322,30 @@ class Monitor:
         if self._is_cost and danger.size and danger.min() < 0.0:
             return self._conclude(obs, None, [f"the cost is negative: {danger.min():.4g}"], [])
         np.maximum(self.maximum, danger, out=self.maximum)
+        parts = [danger]
+        if not self._is_cost:
+            parts.append(danger + self._rise(danger))
+        if value is not None:
+            parts.append(value)
         at_bound = np.abs(act).max() >= AT_BOUND
         self._saturated = self._saturated + 1 if at_bound else 0
         outside = (np.abs(obs - self._centre) / self._width).max()
-        others = np.array((outside, self._saturated))
-        signals = np.concatenate((danger, others) if value is None else (danger, value, others))
+        parts.append(np.array((outside, self._saturated)))
+        signals = np.concatenate(parts)
         np.maximum(self.extremes, signals, out=self.extremes)
         bad, poor = signals > self._stop, signals > self._warn
         stops = self._describe(signals, self._stop, bad) if bad.any() else []
         warns += self._describe(signals, self._warn, poor & ~bad) if poor.any() else []
         return self._conclude(obs, act, stops, warns)
+
+    def _rise(self, danger: np.ndarray) -> np.ndarray:
+        """[m] how much closer a constraint will be after the look-ahead, at the present rate."""
+        last, self._danger = self._danger, danger
+        if last is None:
+            return np.zeros(len(danger))
+        both = np.isfinite(danger) & np.isfinite(last)
+        rise = np.subtract(danger, last, out=np.zeros(len(danger)), where=both)
+        return np.maximum(rise, 0.0) * self._steps_ahead
 
     @property
     def _far(self) -> np.ndarray:
@@ -385,11 +403,14 @@ class Monitor:
         return zero if action is None else action.clip(-1.0, 1.0)
 
 
-def signal_names(constraints: list[str], predicts_cost: bool) -> list[str]:
-    """The names of a monitor's signals, in order."""
-    predicted = [f"predicted cost of {name}" for name in constraints] if predicts_cost else []
-    close = [f"closeness to {name}" for name in constraints]
-    return [*close, *predicted, "observation out of range", "steps with an action at its bound"]
+def signal_names(constraints: list[str], measured: str, predicts_cost: bool) -> list[str]:
+    """The names of a monitor's signals, in order. A larger value is always the worse one."""
+    names = [f"closeness to {name}" for name in constraints]
+    if measured == "clearance":
+        names += [f"closeness to {name} in {LOOK_AHEAD} s" for name in constraints]
+    if predicts_cost:
+        names += [f"predicted cost of {name}" for name in constraints]
+    return [*names, "observation out of range", "steps with an action at its bound"]
 
 
 def _limits(values: list[float | None]) -> np.ndarray:
