@@ -15,6 +15,7 @@ from statewise.deploy.claims import Claim, Verdict
 from statewise.deploy.domain import Domain, variations_in
 from statewise.deploy.outcomes import FRESH, Outcomes
 from statewise.deploy.plan import Plan
+from statewise.deploy.statements import assumptions, limits
 from statewise.envs.env import Env
 from statewise.envs.vec_env import VecEnv
 from statewise.runs.files import read_bytes, write_atomically
@@ -130,7 +131,6 @@ def write_down(
         "domain": domain,
         "domain_meaning": {name: variations_in(env)[name] for name in domain},
         "policy": {
-            "run_folder_suite": policy.settings.suite,
             "algorithm": policy.settings.algo,
             "training_seed": policy.settings.seed,
             "chosen_by": "its measured safety in training" if plan.best_safe else "being the last",
@@ -144,6 +144,8 @@ def write_down(
         "mean_length": float(found.length.mean()),
         "versions": {key: environment[key] for key in ("statewise", "commit", "python", "packages")},
         "machine": environment["processor"],
+        "assumptions": assumptions(plan, claims),
+        "does_not_say": limits(plan),
     })  # fmt: skip
 
 

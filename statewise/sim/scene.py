@@ -8,11 +8,13 @@ the axes of its root joints turn with the start heading, and a root spring pulls
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import mujoco
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,6 +38,13 @@ class Scene:
     num_pillars: int
     _rest: dict[torch.device, Tensor] = field(default_factory=dict, repr=False, compare=False)
     """qpos at rest `[nq]` on each device: brought there once, as a copy waits for the device."""
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the compiled model. It depends on the version of MuJoCo."""
+        content = np.zeros(mujoco.mj_sizeModel(self.model), dtype=np.uint8)
+        mujoco.mj_saveModel(self.model, None, content)
+        return hashlib.sha256(content.tobytes()).hexdigest()
 
     def match(self, patterns: Sequence[str]) -> list[str]:
         """Names of the sensors that match, pattern by pattern, in the file's order."""

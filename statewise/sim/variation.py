@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.sim.cpu import CURRENT, CpuSim
+from statewise.sim.cpu import _CURRENT, CpuSim
 from statewise.sim.scene import ROBOT, SUBSTEPS, Scene
 
 FACTORS = {
@@ -56,7 +56,7 @@ class VariedSim:
 
     def __init__(self, sim: CpuSim, ranges: Mapping[str, tuple[float, float]], seed: int) -> None:
         self.inner, self.scene, self.model, self.device = sim, sim.scene, sim.model, sim.device
-        self._batch = sim.batch
+        self._batch = sim._batch
         self._names = list(ranges)
         low, high = torch.tensor(list(ranges.values()), dtype=torch.float64).unbind(1)
         self._low, self._width = low, high - low
@@ -67,7 +67,8 @@ class VariedSim:
         self._robot_mass = float(model.body_subtreemass[root])
         self._step_seconds = model.opt.timestep * SUBSTEPS
         inner = [j for j in range(model.njnt) if model.jnt_bodyid[j] != root]
-        simple = [j for j in inner if model.jnt_type[j] >= mujoco.mjtJoint.mjJNT_SLIDE]
+        slide = int(mujoco.mjtJoint.mjJNT_SLIDE)  # and hinges: joints of one number
+        simple = [j for j in inner if model.jnt_type[j] >= slide]
         self._inner_qpos = np.array([model.jnt_qposadr[j] for j in simple], dtype=int)
         self._fields: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         for name in self._names:
@@ -97,14 +98,17 @@ class VariedSim:
         index = where.numpy().astype(np.int32)
         speed = size * (2 * self._uniform(len(where), self.model.nv) - 1)
         self._batch.bind("qvel")[index] = speed.numpy()
-        self._batch.forward(index, stage=CURRENT)
-        return self.inner.sensors[where].float()
+        self._batch.forward(index, stage=_CURRENT)
+        return self.inner._sensordata[where].float()
 
     def step(self, ctrl: Tensor) -> Tensor:
         """Advance every world by one control step, with a push where one is due."""
         if "push" in self._names:
             self._push(self._values[:, self._names.index("push")])
         return self.inner.step(ctrl)
+
+    def positions(self) -> tuple[Tensor, Tensor]:
+        return self.inner.positions()
 
     def state(self) -> dict[str, Any]:
         return self.inner.state() | {
@@ -157,7 +161,7 @@ def _root(model: mujoco.MjModel) -> int:
 
 
 def _base(model: mujoco.MjModel, name: str) -> np.ndarray:
-    """A field of the model as it is; where it is of bodies, zero for those that are not the robot's."""
+    """A field of the model as it is, as a copy."""
     return np.array(getattr(model, name), dtype=np.float64)
 
 
