@@ -21,6 +21,10 @@ COMMANDS = {
         "Train an algorithm in a suite, or continue a run (--resume RUN).",
     ),
     "evaluate": ("commands.evaluate:Evaluate", "Say how good and how safe a trained policy is."),
+    "certify": (
+        "deploy.certify_command:Certify",
+        "Prove or refute a bound on a policy's violations.",
+    ),
     "play": ("commands.play:Play", "Watch a policy: as a video, in a window, or as numbers."),
     "plot": ("commands.report:Plot", "Draw the learning curves of runs."),
     "report": ("commands.report:Report", "Make a web page that compares all runs in some folders."),

@@ -152,7 +152,9 @@ def write_down(
 def policy_facts(policy: Policy) -> dict[str, Any]:
     """Which policy it is: run, checkpoint, epoch and hash."""
     if policy.source is None:
-        raise ValueError("this policy was not loaded from a run: load it with statewise.load_policy")
+        raise ValueError(
+            "this policy was not loaded from a run: load it with statewise.load_policy"
+        )
     return dataclasses.asdict(policy.source)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,9 @@ from statewise.deploy.claims import Claim, add_fixed, add_sequentially, conclude
 from statewise.deploy.domain import Domain
 from statewise.deploy.outcomes import FRESH, Outcomes, join, run_in_order
 from statewise.deploy.plan import Plan
+from statewise.deploy.worlds import worlds_for
 from statewise.envs.env import Env
-from statewise.training import loop
 from statewise.training.policy import Policy, load_policy
-
-WORLDS = 256
 
 Report = Callable[[Sequence[Claim]], None]
 """Called with the claims after every few episodes."""
@@ -53,7 +50,9 @@ def certify(
     plan = Plan(rates, confidence, episodes, budget, seed, sampled, best_safe, threshold,
                 domain or Domain())  # fmt: skip
     policy = load_policy(run, best_safe, imports, trust)
-    make_claims(policy.spec.cost_names, rates, confidence)  # mistakes are named before worlds are made
+    make_claims(
+        policy.spec.cost_names, rates, confidence
+    )  # mistakes are named before worlds are made
     with worlds_for(policy, plan.most) as env:
         return certify_policy(policy, env, plan)
 
@@ -94,14 +93,3 @@ def rerun(policy: Policy, env: Env, plan: Plan, episodes: int) -> np.ndarray:
     """The first episodes of a plan once more: `[episodes, m]` whether each constraint was violated."""
     few = dataclasses.replace(plan, episodes=episodes)
     return join(list(episodes_of(policy, env, few))).violations(plan.threshold)
-
-
-@contextmanager
-def worlds_for(policy: Policy, episodes: int) -> Iterator[Env]:
-    """Worlds of the suite that a policy was trained in, on the CPU."""
-    settings = dataclasses.replace(
-        policy.settings, num_envs=max(1, min(WORLDS, episodes)), device="cpu", threads=0
-    )
-    with loop.build_env(settings) as env:
-        policy.check(env.spec)
-        yield env

@@ -115,7 +115,9 @@ def conclude(claims: Sequence[Claim], sequential: bool) -> Verdict:
             proved, refuted = claim.high <= claim.max_violation, claim.low > claim.max_violation
             claim.verdict = "proved" if proved else "refuted" if refuted else "undecided"
     verdicts = {claim.verdict for claim in claims}
-    return "refuted" if "refuted" in verdicts else "proved" if verdicts == {"proved"} else "undecided"
+    return (
+        "refuted" if "refuted" in verdicts else "proved" if verdicts == {"proved"} else "undecided"
+    )
 
 
 def _count(claim: Claim, broken: np.ndarray) -> None:

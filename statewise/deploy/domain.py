@@ -116,8 +116,8 @@ def read_domain(vary: Sequence[str] = (), file: Path | None = None) -> Domain:
 
 def variations_in(env: Env) -> dict[str, str]:
     """What can vary in an environment, each with what it means."""
-    physics = variations_of(env.sim.scene) if _has_physics(env) else {}
-    return {name: (physics | _EVERY_ENV)[name] for name in VARIATIONS if name in physics | _EVERY_ENV}
+    known = (variations_of(env.sim.scene) if isinstance(env, VecEnv) else {}) | _EVERY_ENV
+    return {name: known[name] for name in VARIATIONS if name in known}
 
 
 def enter(env: Env, domain: Domain, seed: int) -> None:
@@ -129,8 +129,12 @@ def enter(env: Env, domain: Domain, seed: int) -> None:
     for name in domain.ranges:
         if name not in known:
             has = ", ".join(known)
-            raise ValueError(f"{env.spec.name} has no variation {name!r} with an effect. It has: {has}")
-    if domain.physics and isinstance(env, VecEnv) and isinstance(env.sim, CpuSim):
+            raise ValueError(
+                f"{env.spec.name} has no variation {name!r} with an effect. It has: {has}"
+            )
+    if domain.physics and isinstance(env, VecEnv):
+        if not isinstance(env.sim, CpuSim):
+            raise ValueError(f"{env.spec.name} varies on the CPU and once only: make it anew")
         env.sim = VariedSim(env.sim, domain.physics, seed)
 
 
@@ -195,10 +199,6 @@ class Disturbance:
 def _spread(algo: Algorithm) -> Tensor:
     """Standard deviation `[n]` of each observation in training; 1 where it was not measured."""
     return 1.0 / algo.scaler.factor[: algo.spec.num_live].detach().cpu()
-
-
-def _has_physics(env: Env) -> bool:
-    return isinstance(env, VecEnv) and isinstance(env.sim, CpuSim)
 
 
 def _is_number(value: object) -> bool:

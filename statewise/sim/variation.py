@@ -6,7 +6,7 @@ drawn anew in every step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import mujoco
@@ -175,5 +175,3 @@ def _touches(model: mujoco.MjModel, pillars: int) -> bool:
         if data.ncon:
             return True
     return False
-
-
