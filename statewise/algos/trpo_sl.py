@@ -63,7 +63,8 @@ class SafetyLayer(TrustRegionAlgorithm):
         if not self.correcting:
             return action
         executed = self.make_safe(step, inputs, action)
-        moved = (executed - action).norm(dim=1)
+        # Compared with what the environment would make of the action: clipping is no correction.
+        moved = (executed.clamp(-1.0, 1.0) - action.clamp(-1.0, 1.0)).norm(dim=1)
         new = (len(moved), (moved > 0).sum(), moved.sum())  # still on the GPU: nothing waits for it
         self.tally = [x + y for x, y in zip(self.tally, new, strict=True)]
         return executed

@@ -36,7 +36,7 @@ def learn(name: str, env: LineEnv, **settings: Any) -> tuple[Algorithm, Batch]:
     """An algorithm, and the estimates of 16 steps of its first policy."""
     algo = make(name, env, **settings)
     rollout, _ = Collector(env, algo, seed=1).collect(16)
-    algo._measure(rollout)
+    algo.measure_inputs(rollout)
     return algo, algo.estimate(rollout)
 
 
@@ -432,3 +432,14 @@ def test_corrections_are_counted_and_forgotten_with_their_epoch() -> None:
         metrics = algo.update_networks(batch)
         assert metrics["safety_layer/rate"] == pytest.approx(rate)
         assert metrics["safety_layer/size"] == pytest.approx(size, abs=1e-5)
+
+
+def test_clipping_an_action_to_the_box_is_no_correction() -> None:
+    """A layer that finds nothing unsafe reports nothing, whatever the policy proposes."""
+    env = LineEnv(4)
+    algo = make("trpo_usl", env, warmup=0.0, cost_limit=(10.0,))
+    assert isinstance(algo, TrpoUsl)
+    step = env.reset(0)
+    executed = algo.correct(step, step.obs, torch.tensor([[-3.0], [0.5], [1.5], [9.0]]))
+    assert executed.flatten().tolist() == [-1.0, 0.5, 1.0, 1.0]
+    assert [float(x) for x in algo.tally] == [4.0, 0.0, 0.0]
