@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from statewise.algos import register_algorithm as register_algorithm
     from statewise.deploy.certify import certify as certify
     from statewise.deploy.domain import Domain as Domain
+    from statewise.deploy.replay import replay as replay
     from statewise.envs.env import Env as Env
     from statewise.envs.from_gym import GymEnv as GymEnv
     from statewise.envs.make import make_env as make_env
@@ -43,6 +44,7 @@ _HOMES = {
     "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
     "deploy.certify": ("certify",),
     "deploy.domain": ("Domain",),
+    "deploy.replay": ("replay",),
     "envs.env": ("Env",),
     "envs.from_gym": ("GymEnv",),
     "envs.make": ("make_env",),

@@ -262,7 +262,7 @@ def test_safety_layer_moves_actions_into_the_safe_set_of_its_model() -> None:
 
 def test_unrolled_layer_descends_until_its_model_is_safe_and_stays_in_the_box() -> None:
     """With Q(s, a) = softplus(10 a): at most 0.1 means a <= -0.2252."""
-    algo, collector = make("trpo_usl", cost_limit=(0.09,), margin=0.01, warmup=0.0, hidden=(1,))
+    algo, collector = make("trpo_usl", cost_limit=(0.09,), slack=0.01, warmup=0.0, hidden=(1,))
     net = algo.modules()["cost_to_go"]
     for p in net.parameters():
         p.data.zero_()

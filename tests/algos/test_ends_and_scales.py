@@ -400,7 +400,7 @@ def layered(**settings: Any) -> TrpoSl:
     return algo
 
 
-def test_a_safety_layer_does_what_the_box_allows_leaves_a_margin_and_forgets_old_episodes() -> None:
+def test_a_safety_layer_does_what_the_box_allows_leaves_slack_and_forgets_old_episodes() -> None:
     step = LineEnv(4).reset(0)
     proposed = torch.tensor([[0.0], [0.5], [1.0], [1.5]])
 
@@ -410,7 +410,7 @@ def test_a_safety_layer_does_what_the_box_allows_leaves_a_margin_and_forgets_old
         )
         return algo.correct(after, step.obs, proposed).flatten().tolist()
 
-    strict, lenient = layered(cost_limit=(0.1,)), layered(cost_limit=(0.1,), margin=0.125)
+    strict, lenient = layered(cost_limit=(0.1,)), layered(cost_limit=(0.1,), slack=0.125)
     assert corrected(strict, 0.9) == pytest.approx([-1.0] * 4, abs=1e-5)  # never out of the box
     assert corrected(strict, 0.0) == pytest.approx([0.0, 0.4, 0.4, 0.4], abs=1e-5)
     assert corrected(lenient, 0.0) == pytest.approx([0.0, 0.5, 0.9, 0.9], abs=1e-5)
