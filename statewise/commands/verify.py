@@ -52,7 +52,11 @@ class Verify:
     def run(self) -> None:
         kind = next((kind for kind in KINDS if kind.recognise(self.path)), None)
         if kind is None:
-            there = "there is no such file or folder" if not self.path.exists() else "it is none of these"
+            there = (
+                "there is no such file or folder"
+                if not self.path.exists()
+                else "it is none of these"
+            )
             names = " or ".join(kind.name for kind in KINDS)
             raise ValueError(f"verify checks a {names}. {self.path}: {there}")
         if (self.run_folder is None) == kind.takes_run:
