@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from statewise.sim.cpu import _CURRENT, CpuSim
-from statewise.sim.scene import ROBOT, SUBSTEPS, Scene
+from statewise.sim.scene import Scene
 
 FACTORS = {
     "friction": ("geom_friction", "pair_friction"),
@@ -33,14 +33,14 @@ def variations_of(scene: Scene) -> dict[str, str]:
     """The variations that a scene has, each with what it does. One without effect is left out."""
     model = scene.model
     found = {"mass": "factor on the mass and inertia of every part of the robot"}
-    if _touches(model, scene.num_pillars):
+    if _touches(scene):
         found["friction"] = "factor on the friction of all contacts"
     linear = (mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtGain.mjGAIN_AFFINE)
     if np.isin(model.actuator_gaintype, [int(kind) for kind in linear]).all():
         found["strength"] = "factor on the force of every actuator"
     if (model.dof_damping > 0).any() or (model.dof_frictionloss > 0).any():
         found["damping"] = "factor on the damping and dry friction of every joint"
-    if model.body_dofnum[_root(model)] > 0:
+    if model.body_dofnum[_root(scene)] > 0:
         found["push"] = "change of the robot's speed by a push, m/s, about once a second"
     found["start"] = "range of the first joint speeds (m/s, rad/s) and inner joint angles (rad)"
     return found
@@ -62,10 +62,10 @@ class VariedSim:
         self._low, self._width = low, high - low
         self._values = torch.zeros(len(sim.fault), len(ranges), dtype=torch.float64)
         self._generator = torch.Generator().manual_seed(seed)
-        model, root = self.model, _root(self.model)
+        model, root = self.model, _root(sim.scene)
         self._root = root
         self._robot_mass = float(model.body_subtreemass[root])
-        self._step_seconds = model.opt.timestep * SUBSTEPS
+        self._step_seconds = self.scene.control_dt
         inner = [j for j in range(model.njnt) if model.jnt_bodyid[j] != root]
         slide = int(mujoco.mjtJoint.mjJNT_SLIDE)  # and hinges: joints of one number
         simple = [j for j in inner if model.jnt_type[j] >= slide]
@@ -156,8 +156,8 @@ class VariedSim:
         force[:, self._root, 1] = (size * torch.sin(angle)).numpy()
 
 
-def _root(model: mujoco.MjModel) -> int:
-    return int(model.body(f"{ROBOT}robot").id)
+def _root(scene: Scene) -> int:
+    return int(scene.model.body(scene.root).id)
 
 
 def _base(model: mujoco.MjModel, name: str) -> np.ndarray:
@@ -165,13 +165,14 @@ def _base(model: mujoco.MjModel, name: str) -> np.ndarray:
     return np.array(getattr(model, name), dtype=np.float64)
 
 
-def _touches(model: mujoco.MjModel, pillars: int) -> bool:
+def _touches(scene: Scene) -> bool:
     """Whether the robot ever touches anything: pillars, or the floor within a second of rest."""
-    if pillars:
+    if scene.num_pillars:
         return True
-    data = mujoco.MjData(model)
-    for _ in range(round(1.0 / model.opt.timestep)):
-        mujoco.mj_step(model, data)
+    data = mujoco.MjData(scene.model)
+    data.qpos[:], data.ctrl[:] = scene.qpos, scene.ctrl
+    for _ in range(round(1.0 / scene.model.opt.timestep)):
+        mujoco.mj_step(scene.model, data)
         if data.ncon:
             return True
     return False
