@@ -34,6 +34,7 @@ class Kind:
 KINDS = (
     Kind("certificate", lambda path: path.suffix == ".json" and path.is_file(),
          "deploy.verify:verify_certificate", takes_run=True),
+    Kind("bundle", lambda path: (path / "policy.json").is_file(), "deploy.export:verify_files"),
     Kind("export", lambda path: (path / SUMMARY).is_file(), "runs.verify:verify_export"),
     Kind("run", lambda path: (path / CONFIG).exists(), "runs.verify:verify_run"),
 )  # fmt: skip
