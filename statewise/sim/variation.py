@@ -107,7 +107,7 @@ class VariedSim:
             self._push(self._values[:, self._names.index("push")])
         return self.inner.step(ctrl)
 
-    def positions(self) -> tuple[Tensor, Tensor]:
+    def positions(self) -> dict[str, Tensor]:
         return self.inner.positions()
 
     def state(self) -> dict[str, Any]:
