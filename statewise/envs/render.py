@@ -15,6 +15,7 @@ from torch import Tensor
 from statewise.core import lidar
 from statewise.envs.env import Closeable, Env
 from statewise.envs.goal import UNUSED_LIDARS
+from statewise.envs.suites import Suite
 from statewise.envs.vec_env import VecEnv
 from statewise.sim.draw import Canvas, DrawError, Mark, View, Window, body_box
 from statewise.sim.scene import ROBOT
@@ -289,13 +290,23 @@ class _Stage:
 def _objects(env: VecEnv, now: _Now) -> list[Mark]:
     """Goal and hazards. Pillars are part of physics, and so of the picture already."""
     goal, *hazards = (_xyz(p) for p in now.objects[0, : 1 + env.task.num_hazards])
-    far = env.suite.robot.goal_radius
-    radius = next((c.radius for c in env.suite.constraints if c.name == "hazard"), 0.0)
-    if env.suite.robot.spatial:
-        balls = [Mark("sphere", at, (radius, 0.0), (*_HAZARD, 0.28), 0.1) for at in hazards]
-        return [Mark("sphere", goal, (far, 0.0), (*_GOAL, 0.35), 0.2), *balls]
-    discs = [Mark("cylinder", at, (radius, 0.01), (*_HAZARD, 0.50), 0.2) for at in hazards]
-    return [Mark("cylinder", goal, (far, far / 2), (*_GOAL, 0.40), 0.2), *discs]
+    kinds = [("goal", goal), *(("hazard", at) for at in hazards)]
+    return [mark for kind, at in kinds if (mark := object_mark(env.suite, kind, at)) is not None]
+
+
+def object_mark(suite: Suite, kind: str, at: tuple[float, float, float]) -> Mark | None:
+    """How an object of a suite looks; None for one that is part of physics."""
+    far, spatial = suite.robot.goal_radius, suite.robot.spatial
+    if kind == "goal":
+        if spatial:
+            return Mark("sphere", at, (far, 0.0), (*_GOAL, 0.35), 0.2)
+        return Mark("cylinder", at, (far, far / 2), (*_GOAL, 0.40), 0.2)
+    if kind == "hazard":
+        radius = next(c.radius for c in suite.constraints if c.name == "hazard")
+        if spatial:
+            return Mark("sphere", at, (radius, 0.0), (*_HAZARD, 0.28), 0.1)
+        return Mark("cylinder", at, (radius, 0.01), (*_HAZARD, 0.50), 0.2)
+    return None
 
 
 def _lidars(env: VecEnv, now: _Now) -> list[Mark]:

@@ -163,12 +163,20 @@ class VecEnv(Env):
     def frame(self) -> dict[str, Any]:
         """The state that the last step led to, before ended episodes were restarted.
 
-        `qpos [B, nq]`, `mocap [B, k, 3]` (positions of the bodies that are moved between episodes),
-        and `objects`: `[B, N, 3]` for each kind.
+        The parts are those of a `snapshot`.
         """
         if self._frame is None:
             raise RuntimeError("no frame yet: call record() before reset() or step()")
         return self._frame
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state that the worlds are in now, after ended episodes were restarted.
+
+        `qpos [B, nq]`, `mocap_pos [B, k, 3]` and `mocap_quat [B, k, 4]` of the bodies that are moved
+        between episodes, and `objects`: `[B, N, 3]` for each kind.
+        """
+        objects = {"goal": self.goal.unsqueeze(1), "hazard": self.hazards, "pillar": self.pillars}
+        return {**self.sim.positions(), "objects": objects}
 
     # Reset and step ----------------------------------------------------------------------------
 
@@ -241,7 +249,7 @@ class VecEnv(Env):
             truncated = self._replace_goals(reached & ~truncated, sensors, distance) | truncated
         self._sensors, self._distance = sensors, distance
         if self._recording:
-            self._frame = self._snapshot()
+            self._frame = self.snapshot()
         obs, final_obs = self._restart(terminated | truncated)
         return Step(
             obs=obs, reward=reward, terminated=terminated, truncated=truncated, final_obs=final_obs,
@@ -276,11 +284,6 @@ class VecEnv(Env):
 
     def _row(self, values: Sequence[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float32).to(self.device)
-
-    def _snapshot(self) -> dict[str, Any]:
-        qpos, mocap = self.sim.positions()
-        objects = {"goal": self.goal.unsqueeze(1), "hazard": self.hazards, "pillar": self.pillars}
-        return {"qpos": qpos, "mocap": mocap, "objects": objects}
 
     # Saving ------------------------------------------------------------------------------------
 
@@ -324,7 +327,7 @@ class VecEnv(Env):
         self._time = torch.zeros_like(self._time)
         self._ready = True
         if self._recording:
-            self._frame = self._snapshot()
+            self._frame = self.snapshot()
         obs = self.task.observe(self._sensors, self._objects)
         return first_step(obs, self.spec.num_costs, self._min_clearance)
 
