@@ -21,6 +21,10 @@ COMMANDS = {
         "Train an algorithm in a suite, or continue a run (--resume RUN).",
     ),
     "evaluate": ("commands.evaluate:Evaluate", "Say how good and how safe a trained policy is."),
+    "certify": (
+        "deploy.certify_command:Certify",
+        "Prove or refute a bound on a policy's violations.",
+    ),
     "play": ("commands.play:Play", "Watch a policy: as a video, in a window, or as numbers."),
     "replay": ("deploy.replay_command:Replay", "Show a policy's worst episodes in 3D, as a page."),
     "plot": ("commands.report:Plot", "Draw the learning curves of runs."),
@@ -28,6 +32,7 @@ COMMANDS = {
     "bench": ("", "Train many runs at once, on this machine or on a Ray cluster."),
     "bench grid": ("bench.command:GridCommand", "Any suites, algorithms, settings and seeds."),
     "bench paper": ("bench.command:Paper", "All of the SCPO paper's suites and algorithms."),
+    "bench frontier": ("bench.command:Frontier", "Vary margin and cost limit: return or safety."),
     "bench ablations": ("paper.ablations:Ablations", "The paper's questions, and their figures."),
     "export": ("deploy.export_command:Export", "Write a policy to a folder that runs on a robot."),
     "verify": ("commands.verify:Verify", "Check that a run's files are whole and belong together."),
