@@ -1,4 +1,4 @@
-"""Compose one MuJoCo model from a robot file, a floor and pillars. Compiled once for each suite.
+"""Compose one MuJoCo model from a robot file, a floor and other bodies. Compiled once for each suite.
 
 Goals and hazards do not collide, so they are no part of physics. What moves between episodes moves
 through mocap bodies: the pillars, and the `mount` that carries a robot whose root is not free. So
@@ -15,6 +15,8 @@ from pathlib import Path
 import mujoco
 import torch
 from torch import Tensor
+
+from statewise.sim.things import Body
 
 SUBSTEPS = 10
 ROBOT = "robot/"  # prefix of every name that comes from the robot's file
@@ -33,7 +35,8 @@ class Scene:
     sensors: Mapping[str, slice]
     """Sensor name, without prefix, to its slice of `sensordata`."""
     free_root: bool
-    num_pillars: int
+    bodies: tuple[int | None, ...]
+    """The bodies beside the robot: where the pose of one that moves starts in qpos, else None"""
     _rest: dict[torch.device, Tensor] = field(default_factory=dict, repr=False, compare=False)
     """qpos at rest `[nq]` on each device: brought there once, as a copy waits for the device."""
 
@@ -42,9 +45,9 @@ class Scene:
         return [name for p in patterns for name in self.sensors if fnmatch.fnmatchcase(name, p)]
 
     def start_state(
-        self, robot: Tensor, yaw: Tensor, pillars: Tensor
+        self, robot: Tensor, yaw: Tensor, bodies: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Where k worlds begin, from `robot [k, 2]`, `yaw [k]` and `pillars [k, P, 3]`.
+        """Where k worlds begin, from `robot [k, 2]`, `yaw [k]` and the other `bodies [k, P, 3]`.
 
         Returns qpos `[k, nq]`, mocap positions `[k, nmocap, 3]` and quaternions `[k, nmocap, 4]`.
         """
@@ -56,25 +59,33 @@ class Scene:
         upright[:, 0], upright[:, 3] = torch.cos(yaw / 2), torch.sin(yaw / 2)
         mocap_quat = qpos.new_zeros(k, self.model.nmocap, 4)
         mocap_quat[:, :, 0] = 1.0
+        for i, at in enumerate(self.bodies):
+            if at is not None:
+                qpos[:, at : at + 3] = bodies[:, i]
+        mocap = bodies[:, [i for i, at in enumerate(self.bodies) if at is None]]
         if self.free_root:
             qpos[:, :2] += robot
             qpos[:, 3:7] = upright
-            return qpos, pillars, mocap_quat
+            return qpos, mocap, mocap_quat
         mount = torch.cat([robot, qpos.new_zeros(k, 1)], dim=1).unsqueeze(1)
         mocap_quat[:, 0] = upright
-        return qpos, torch.cat([mount, pillars], dim=1), mocap_quat
+        return qpos, torch.cat([mount, mocap], dim=1), mocap_quat
 
 
 def build_scene(
     robot_file: Path,
     required_sensors: Sequence[str],
-    num_pillars: int = 0,
-    pillar_radius: float = 0.2,
-    pillar_half_height: float = 0.5,
+    bodies: Mapping[str, Body] | None = None,
     integrator: str | None = None,
 ) -> Scene:
-    """Compile the scene. `required_sensors` are names or patterns that must match something."""
+    """Compile the scene. `required_sensors` are names or patterns that must match something.
+
+    bodies: what stands around the robot, by name.
+    """
+    bodies = bodies or {}
     robot = _load(robot_file)
+    if any(name.startswith("force_") for name in required_sensors):
+        _add_forces(robot)
     root = robot.body("robot")
     free_root = any(j.type == mujoco.mjtJoint.mjJNT_FREE for j in root.joints)
 
@@ -94,15 +105,18 @@ def build_scene(
     surface = {name: getattr(robot.default.geom, name) for name in _SURFACE}
     scene.attach(robot, frame=frame, prefix=ROBOT)
     _add_floor(scene, surface)
-    for i in range(num_pillars):
-        _add_pillar(scene, f"pillar{i}", pillar_radius, pillar_half_height, surface)
+    for name, body in bodies.items():
+        body.add(scene, name, surface, f"{ROBOT}robot")
 
     model = scene.compile()
     sensors = {
         model.sensor(i).name.removeprefix(ROBOT): slice(int(adr), int(adr + dim))
         for i, (adr, dim) in enumerate(zip(model.sensor_adr, model.sensor_dim, strict=True))
     }
-    compiled = Scene(model, sensors, free_root, num_pillars)
+    free = tuple(
+        int(model.joint(name).qposadr[0]) if body.moves else None for name, body in bodies.items()
+    )
+    compiled = Scene(model, sensors, free_root, free)
     _check(compiled, robot_file, required_sensors)
     return compiled
 
@@ -148,30 +162,18 @@ def _decorate(scene: mujoco.MjSpec) -> None:
                               diffuse=[0.5, 0.5, 0.5])  # fmt: skip
 
 
+def _add_forces(robot: mujoco.MjSpec) -> None:
+    """A sensor `force_<actuator>` of the force of each actuator."""
+    for i, actuator in enumerate(robot.actuators):
+        actuator.name = actuator.name or f"actuator{i}"
+        robot.add_sensor(name=f"force_{actuator.name}", type=mujoco.mjtSensor.mjSENS_ACTUATORFRC,
+                         objtype=mujoco.mjtObj.mjOBJ_ACTUATOR, objname=actuator.name)  # fmt: skip
+
+
 def _add_floor(scene: mujoco.MjSpec, surface: Mapping[str, object]) -> None:
     floor = scene.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE,
                                      size=[3.5, 3.5, 0.1], material="ground")  # fmt: skip
     _apply(floor, surface)
-
-
-def _add_pillar(
-    scene: mujoco.MjSpec,
-    name: str,
-    radius: float,
-    half_height: float,
-    surface: Mapping[str, object],
-) -> None:
-    """A cylinder that never moves within an episode, and the sensor that tells the robot hit it."""
-    body = scene.worldbody.add_body(name=name, mocap=True, pos=[0, 0, half_height])
-    geom = body.add_geom(type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=[radius, half_height, 0],
-                         rgba=[0.5, 0.5, 1, 1])  # fmt: skip
-    _apply(geom, surface)
-    geom.contype = 3  # bit 2 is for parts that pillars stop but the floor does not
-    # "found": how many contacts there are between the robot's whole tree and the pillar.
-    scene.add_sensor(name=f"contact_{name}", type=mujoco.mjtSensor.mjSENS_CONTACT,
-                     objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=f"{ROBOT}robot",
-                     reftype=mujoco.mjtObj.mjOBJ_BODY, refname=name,
-                     intprm=[1, 0, 1])  # fmt: skip
 
 
 def _apply(geom: mujoco.MjsGeom, surface: Mapping[str, object]) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 import statewise
 from statewise.algos import get_algorithm
-from statewise.cli import main
 from statewise.metrics import describe
 from statewise.runs import checkpoint
 from statewise.training.collect import Collector
