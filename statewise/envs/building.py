@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from statewise.envs.rules import FAR, Rules
 from statewise.envs.suites import Suite
 from statewise.envs.world import Stage, World
 from statewise.sim.backend import make_simulator
-from statewise.sim.scene import SUBSTEPS, Scene, build_scene
+from statewise.sim.scene import Scene, build_scene
 
 
 def suite_scene(suite: Suite, integrator: str | None) -> Scene:
@@ -21,8 +23,9 @@ def suite_scene(suite: Suite, integrator: str | None) -> Scene:
         for i in range(things.count)
     }
     wanted = [pattern for term in suite.terms for pattern in term.sensors]
-    robot = suite.robot
-    return build_scene(robot.file, (*robot.required_sensors, *wanted), bodies, integrator)
+    file = suite.robot.mjcf
+    file = dataclasses.replace(file, sensors=tuple(dict.fromkeys([*file.sensors, *wanted])))
+    return build_scene(file, bodies, integrator)
 
 
 def sensors_at_rest(scene: Scene) -> Tensor:
@@ -43,7 +46,6 @@ def make_rules(
         suite.robot,
         suite.things,
         extent=suite.arena.extent,
-        control_dt=scene.model.opt.timestep * SUBSTEPS,
         max_steps=suite.max_episode_steps,
         device=device,
     )

@@ -80,8 +80,9 @@ class Suite:
         return Arena(
             tuple(keepouts),
             robot.keepout,
-            pinned=robot.pinned,
-            reach=robot.reach,
+            robot.extent,
+            robot.pinned,
+            robot.reach,
             goal=self.has_goal,
         )
 

@@ -97,16 +97,14 @@ class VecEnv(Env):
             cost_names=tuple(host.names),
             cost_ceiling=self._costs.spec_ceiling,
             max_episode_steps=self.suite.max_episode_steps,
-            control_dt=host.stage.control_dt,
+            control_dt=scene.control_dt,
             blocks=host.blocks,
             num_zeros=host.num_zeros,
             margin=margins,
             clearance_units=tuple(c.unit for c in self.suite.constraints),
         )
         self._fault_count = FaultCount(self.suite.name, self.sim)
-        low, high = torch.tensor(scene.model.actuator_ctrlrange, dtype=torch.float32).unbind(1)
-        self._ctrl_centre = ((low + high) / 2).to(self.device)
-        self._ctrl_half = ((high - low) / 2).to(self.device)
+        self._controls = scene.controls(self.device)
         accept = functools.partial(may_start, self.suite, host, rest)
         self._layouts = LayoutStock(self.suite, num_envs, self.device, accept)
         self._stock = (
@@ -223,10 +221,10 @@ class VecEnv(Env):
     def _gather(self, given: Mapping[str, Tensor | None]) -> Tensor:
         """All objects `[B, K, 3]` from those of each kind."""
         kinds, objects = self.rules.stage.kinds, torch.zeros_like(self._objects)
-        given = {kind: part for kind, part in given.items() if part is not None}
-        for kind in {**kinds, **given}:
+        parts = {kind: part for kind, part in given.items() if part is not None}
+        for kind in {**kinds, **parts}:
             shape = tuple(self.objects(kind).shape)
-            part = given.get(kind, torch.zeros(0))
+            part = parts.get(kind, torch.zeros(0))
             if tuple(part.shape) != shape:
                 raise ValueError(
                     f"the layout has objects {kind!r} of shape {tuple(part.shape)}; {self.suite.name} "
@@ -365,7 +363,7 @@ class VecEnv(Env):
 
         Where physics failed, the sensors are those of the step before.
         """
-        ctrl = self._ctrl_centre + self._ctrl_half * action.clamp(-1.0, 1.0)
+        ctrl = self._controls(action)
         refused = None
         if self.sim.by_mask:  # on the CPU, `step` has refused them already
             refused = ~torch.isfinite(action).all(dim=1)

@@ -33,12 +33,11 @@ class Stage:
         robot: Robot,
         things: Sequence[Things],
         extent: float,
-        control_dt: float,
         max_steps: int,
         device: torch.device,
     ) -> None:
         self.scene, self.robot, self.device = scene, robot, device
-        self.extent, self.control_dt, self.max_steps = extent, control_dt, max_steps
+        self.extent, self.max_steps = extent, max_steps
         self.kinds: dict[str, slice] = {}
         """Where the objects of each kind are among all objects"""
         bodies: list[int] = []
@@ -216,7 +215,7 @@ class World:
     @property
     def dt(self) -> float:
         """Seconds of one step"""
-        return self.stage.control_dt
+        return self.stage.scene.control_dt
 
     @property
     def steps(self) -> Tensor:

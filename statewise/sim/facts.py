@@ -28,6 +28,7 @@ def joint_limits(scene: Scene) -> dict[str, tuple[float, float]]:
 def robot_radius(scene: Scene, point: str) -> float:
     """Largest horizontal distance from the robot's point to any part of it, at the start. Metres."""
     model, data = scene.model, mujoco.MjData(scene.model)
+    data.qpos[:] = scene.qpos
     mujoco.mj_forward(model, data)
     centre = data.sensordata[scene.sensors[f"{point}_pos"]][:2]
     furthest = 0.0

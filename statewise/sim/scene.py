@@ -1,8 +1,8 @@
 """Compose one MuJoCo model from a robot file, a floor and other bodies. Compiled once for each suite.
 
-Goals and hazards do not collide, so they are no part of physics. What moves between episodes moves
-through mocap bodies: the pillars, and the `mount` that carries a robot whose root is not free. So
-the axes of its root joints turn with the start heading, and a root spring pulls to that heading.
+Goals and hazards do not collide, so they are not part of physics. Mocap bodies place what moves between
+episodes: the pillars, and the `mount` that carries a robot whose root is not free. The axes of its root
+joints therefore turn with the start heading, and a root spring pulls towards that heading.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import mujoco
+import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.sim.things import Body
+from statewise.sim.errors import RobotFileError
+from statewise.sim.robot_file import ReadRobot, RobotFile, read_robot
+from statewise.sim.things import Body, apply
 
-SUBSTEPS = 10
 ROBOT = "robot/"  # prefix of every name that comes from the robot's file
 _SURFACE = ("condim", "friction", "margin", "gap", "solmix", "solref", "solimp")
-
-
-class RobotFileError(ValueError):
-    """A robot's MJCF file lacks something the environment needs."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +31,36 @@ class Scene:
     model: mujoco.MjModel
     sensors: Mapping[str, slice]
     """Sensor name, without prefix, to its slice of `sensordata`."""
-    free_root: bool
+    root: str
+    """Name of the body whose frame is the robot's"""
+    free: tuple[int, ...]
+    """Where the position of each free joint of the robot's file starts in qpos"""
     bodies: tuple[int | None, ...]
     """The bodies beside the robot: where the pose of one that moves starts in qpos, else None"""
+    substeps: int
+    qpos: np.ndarray
+    """Start pose `[nq]` of a robot at the origin"""
+    ctrl: np.ndarray
+    """Controls `[nu]` of an action of 0, with which an episode starts"""
+    reach: tuple[np.ndarray, np.ndarray]
+    """By how much actions of 1 and of -1 change the controls: `[nu]` each"""
+    act: np.ndarray
+    """Activations `[na]` at the start"""
     _rest: dict[torch.device, Tensor] = field(default_factory=dict, repr=False, compare=False)
-    """qpos at rest `[nq]` on each device: brought there once, as a copy waits for the device."""
+    """The start pose on each device: brought there once, as a copy waits for the device."""
+
+    @property
+    def control_dt(self) -> float:
+        """Seconds of one control step"""
+        return float(self.model.opt.timestep * self.substeps)
 
     def match(self, patterns: Sequence[str]) -> list[str]:
         """Names of the sensors that match, pattern by pattern, in the file's order."""
         return [name for p in patterns for name in self.sensors if fnmatch.fnmatchcase(name, p)]
+
+    def controls(self, device: torch.device) -> Controls:
+        """The map from actions to controls, on a device."""
+        return Controls(self.ctrl, *self.reach, device)
 
     def start_state(
         self, robot: Tensor, yaw: Tensor, bodies: Tensor
@@ -53,87 +71,130 @@ class Scene:
         """
         k, device = len(yaw), yaw.device
         if device not in self._rest:
-            self._rest[device] = torch.tensor(self.model.qpos0, dtype=torch.float32, device=device)
+            self._rest[device] = torch.tensor(self.qpos, dtype=torch.float32, device=device)
         qpos = self._rest[device].repeat(k, 1)
         upright = qpos.new_zeros(k, 4)
         upright[:, 0], upright[:, 3] = torch.cos(yaw / 2), torch.sin(yaw / 2)
         mocap_quat = qpos.new_zeros(k, self.model.nmocap, 4)
         mocap_quat[:, :, 0] = 1.0
-        for i, at in enumerate(self.bodies):
-            if at is not None:
-                qpos[:, at : at + 3] = bodies[:, i]
-        mocap = bodies[:, [i for i, at in enumerate(self.bodies) if at is None]]
-        if self.free_root:
-            qpos[:, :2] += robot
-            qpos[:, 3:7] = upright
+        for at in self.free:
+            _turn(qpos[:, at : at + 7], robot, yaw, upright)
+        for i, place in enumerate(self.bodies):
+            if place is not None:
+                qpos[:, place : place + 3] = bodies[:, i]
+        mocap = bodies[:, [i for i, place in enumerate(self.bodies) if place is None]]
+        if self.free:
             return qpos, mocap, mocap_quat
         mount = torch.cat([robot, qpos.new_zeros(k, 1)], dim=1).unsqueeze(1)
         mocap_quat[:, 0] = upright
         return qpos, torch.cat([mount, mocap], dim=1), mocap_quat
 
 
+class Controls:
+    """Actions `[R, nu]` from -1 to 1 become controls, linearly on either side of 0."""
+
+    def __init__(
+        self, zero: np.ndarray, up: np.ndarray, down: np.ndarray, device: torch.device
+    ) -> None:
+        self._zero, self._up, self._down = (
+            torch.tensor(part, dtype=torch.float32, device=device) for part in (zero, up, down)
+        )
+        self._even = bool(np.array_equal(up, down))
+
+    def __call__(self, action: Tensor) -> Tensor:
+        action = action.clamp(-1.0, 1.0)
+        reach = self._up if self._even else torch.where(action > 0, self._up, self._down)
+        return self._zero + reach * action
+
+
+def _turn(pose: Tensor, robot: Tensor, yaw: Tensor, upright: Tensor) -> None:
+    """Move poses `[k, 7]` around the origin, in place: turned by `yaw`, then shifted to `robot`."""
+    cos, sin = torch.cos(yaw), torch.sin(yaw)
+    x, y = pose[:, 0].clone(), pose[:, 1].clone()
+    pose[:, 0] = cos * x - sin * y + robot[:, 0]
+    pose[:, 1] = sin * x + cos * y + robot[:, 1]
+    w, i, j, k = pose[:, 3:].clone().unbind(1)
+    c, s = upright[:, 0], upright[:, 3]
+    pose[:, 3:] = torch.stack([c * w - s * k, c * i - s * j, c * j + s * i, c * k + s * w], dim=1)
+
+
 def build_scene(
-    robot_file: Path,
-    required_sensors: Sequence[str],
+    robot: RobotFile,
     bodies: Mapping[str, Body] | None = None,
     integrator: str | None = None,
 ) -> Scene:
-    """Compile the scene. `required_sensors` are names or patterns that must match something.
-
-    bodies: what stands around the robot, by name.
-    """
+    """Compile the scene of a robot on a floor among other bodies, by name."""
     bodies = bodies or {}
-    robot = _load(robot_file)
-    if any(name.startswith("force_") for name in required_sensors):
-        _add_forces(robot)
-    root = robot.body("robot")
-    free_root = any(j.type == mujoco.mjtJoint.mjJNT_FREE for j in root.joints)
-
+    read = read_robot(robot)
     scene = mujoco.MjSpec()
-    scene.modelname = robot.modelname
-    scene.option = robot.option
+    scene.modelname = read.spec.modelname
+    scene.option = read.spec.option
     # A world that fails must be seen to fail, not be put back by the engine.
     scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     if integrator is not None:
         scene.option.integrator = _integrator(integrator)
     _decorate(scene)
 
-    if free_root:
+    if read.base.kind == "free":
         frame = scene.worldbody.add_frame()
     else:
         frame = scene.worldbody.add_body(name="mount", mocap=True).add_frame()
-    surface = {name: getattr(robot.default.geom, name) for name in _SURFACE}
-    scene.attach(robot, frame=frame, prefix=ROBOT)
-    _add_floor(scene, surface)
+    surface = {name: getattr(read.spec.default.geom, name) for name in _SURFACE}
+    scene.attach(read.spec, frame=frame, prefix=ROBOT)
+    masks = _collision_bits(read)
+    _add_floor(scene, surface | masks)
     for name, body in bodies.items():
-        body.add(scene, name, surface, f"{ROBOT}robot")
+        geom = body.add(scene, name, surface, ROBOT + read.base.top)
+        apply(geom, masks)
+    try:
+        model = scene.compile()
+    except ValueError as error:
+        text = " ".join(str(error).split())
+        raise RobotFileError(f"{robot.path} cannot be put into a scene: {text}") from error
+    return _found(model, read, robot, bodies)
 
-    model = scene.compile()
+
+def _found(
+    model: mujoco.MjModel, read: ReadRobot, robot: RobotFile, bodies: Mapping[str, Body]
+) -> Scene:
+    """The compiled scene, with the robot's start pose found in it."""
     sensors = {
         model.sensor(i).name.removeprefix(ROBOT): slice(int(adr), int(adr + dim))
         for i, (adr, dim) in enumerate(zip(model.sensor_adr, model.sensor_dim, strict=True))
     }
-    free = tuple(
-        int(model.joint(name).qposadr[0]) if body.moves else None for name, body in bodies.items()
+    qpos, free = model.qpos0.copy(), []
+    for name, values in read.joints.items():
+        at = int(model.joint(ROBOT + name).qposadr[0])
+        qpos[at : at + len(values)] = values
+        if len(values) == 7:
+            free.append(at)
+    controls = read.controls
+    return Scene(
+        model=model,
+        sensors=sensors,
+        root=ROBOT + read.base.root,
+        free=tuple(free),
+        bodies=tuple(
+            int(model.joint(name).qposadr[0]) if body.moves else None
+            for name, body in bodies.items()
+        ),
+        substeps=robot.substeps,
+        qpos=qpos,
+        ctrl=controls.zero,
+        reach=(controls.up, controls.down),
+        act=controls.act,
     )
-    compiled = Scene(model, sensors, free_root, free)
-    _check(compiled, robot_file, required_sensors)
-    return compiled
 
 
-def _load(robot_file: Path) -> mujoco.MjSpec:
-    if not robot_file.is_file():
-        raise RobotFileError(f"robot file {robot_file} does not exist")
-    try:
-        robot = mujoco.MjSpec.from_file(str(robot_file))
-    except ValueError as error:
-        raise RobotFileError(f"MuJoCo cannot read {robot_file}: {error}") from error
-    if robot.body("robot") is None:
-        raise RobotFileError(
-            f"{robot_file} has no body named 'robot': name its root body so, as its frame is the "
-            f"robot's position and heading"
-        )
-    return robot
+def _collision_bits(read: ReadRobot) -> dict[str, int]:
+    """Bits for floor and pillars if the file's own would pass through the usual ones."""
+    model = read.model
+    mine = model.body_rootid[model.geom_bodyid] == model.body(read.base.top).id
+    contype, conaffinity = model.geom_contype[mine], model.geom_conaffinity[mine]
+    if ((contype | conaffinity) & 1).any() or not (contype | conaffinity).any():
+        return {}
+    every = int(np.bitwise_or.reduce(contype | conaffinity))
+    return {"contype": every, "conaffinity": every}
 
 
 def _integrator(name: str) -> int:
@@ -162,36 +223,7 @@ def _decorate(scene: mujoco.MjSpec) -> None:
                               diffuse=[0.5, 0.5, 0.5])  # fmt: skip
 
 
-def _add_forces(robot: mujoco.MjSpec) -> None:
-    """A sensor `force_<actuator>` of the force of each actuator."""
-    for i, actuator in enumerate(robot.actuators):
-        actuator.name = actuator.name or f"actuator{i}"
-        robot.add_sensor(name=f"force_{actuator.name}", type=mujoco.mjtSensor.mjSENS_ACTUATORFRC,
-                         objtype=mujoco.mjtObj.mjOBJ_ACTUATOR, objname=actuator.name)  # fmt: skip
-
-
 def _add_floor(scene: mujoco.MjSpec, surface: Mapping[str, object]) -> None:
     floor = scene.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE,
                                      size=[3.5, 3.5, 0.1], material="ground")  # fmt: skip
-    _apply(floor, surface)
-
-
-def _apply(geom: mujoco.MjsGeom, surface: Mapping[str, object]) -> None:
-    for name, value in surface.items():
-        setattr(geom, name, value)
-
-
-def _check(scene: Scene, robot_file: Path, required: Sequence[str]) -> None:
-    for pattern in required:
-        if not scene.match([pattern]):
-            raise RobotFileError(
-                f"{robot_file} lacks the sensor {pattern!r}. It has: "
-                f"{', '.join(scene.sensors) or 'none'}. Add it to the file's <sensor> section, or "
-                f"name the robot's own sensors in its Robot entry"
-            )
-    limits, limited = scene.model.actuator_ctrlrange, scene.model.actuator_ctrllimited
-    if scene.model.nu == 0 or not limited.all() or not (limits[:, 0] < limits[:, 1]).all():
-        raise RobotFileError(
-            f"{robot_file} needs at least one actuator, each with a ctrlrange: actions in [-1, 1] "
-            f"are scaled to it"
-        )
+    apply(floor, surface)

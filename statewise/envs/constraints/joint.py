@@ -18,6 +18,7 @@ class Joint(Constraint):
     """Degrees from the limit of any joint, less the margin to keep."""
 
     unit = "deg"
+    ceiling = 10.0
     sensors = ("jointpos_*",)
 
     def __init__(self, robot: Robot, margin: Annotated[float, Range(least=0.0, most=90.0)]) -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from statewise.sim.draw import Mark
 
 GREEN: RGB = (0.10, 0.72, 0.25)
-GOAL_KEEPOUT = 0.4
 
 
 @task("Goal")
@@ -31,7 +30,7 @@ class Goal(Task):
 
     def things(self) -> tuple[Things, ...]:
         height = self.robot.goal_height if self.robot.spatial else self.radius / 2 + 0.01
-        return (Things("goal", 1, GOAL_KEEPOUT, height),)
+        return (Things("goal", 1, self.robot.goal_keepout, height),)
 
     def observe(self, world: World) -> dict[str, Tensor]:
         return {"goal_compass": world.compass("goal"), "goal_lidar": world.lidar("goal")}

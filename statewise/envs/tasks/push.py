@@ -9,7 +9,7 @@ from torch import Tensor
 
 from statewise.envs.robots import Robot
 from statewise.envs.tasks import Task, task
-from statewise.envs.tasks.goal import GOAL_KEEPOUT, GREEN, goal_marks
+from statewise.envs.tasks.goal import GREEN, goal_marks
 from statewise.envs.terms import RGB, Things
 from statewise.envs.world import World
 from statewise.sim.things import BoxBody
@@ -36,7 +36,7 @@ class Push(Task):
 
     def things(self) -> tuple[Things, ...]:
         return (
-            Things("goal", 1, GOAL_KEEPOUT, _RADIUS / 2 + 0.01),
+            Things("goal", 1, self.robot.goal_keepout, _RADIUS / 2 + 0.01),
             Things("box", 1, 0.35, _BOX.half, _BOX),
         )
 
