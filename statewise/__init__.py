@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from statewise.algos import Algorithm as Algorithm
     from statewise.algos import get_algorithm as get_algorithm
     from statewise.algos import register_algorithm as register_algorithm
+    from statewise.deploy.certify import certify as certify
+    from statewise.deploy.domain import Domain as Domain
+    from statewise.deploy.replay import replay as replay
     from statewise.envs.constraints import Constraint as Constraint
     from statewise.envs.constraints import constraint as constraint
     from statewise.envs.env import Env as Env
@@ -46,6 +49,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
     "envs.constraints": ("Constraint", "constraint"),
+    "deploy.certify": ("certify",),
+    "deploy.domain": ("Domain",),
+    "deploy.replay": ("replay",),
     "envs.env": ("Env",),
     "envs.from_gym": ("GymEnv",),
     "envs.make": ("make_env",),

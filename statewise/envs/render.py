@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from statewise.core import lidar
-from statewise.envs.env import Closeable
+from statewise.envs.env import Closeable, Env
 from statewise.envs.observation import UNUSED_LIDARS
+from statewise.envs.suites import Suite
 from statewise.envs.terms import RGB
 from statewise.envs.vec_env import VecEnv
 from statewise.envs.world import World
@@ -64,9 +65,11 @@ class Episode:
 class Tally:
     """Return and cost of the running episode of every world."""
 
-    def __init__(self, env: VecEnv) -> None:
+    def __init__(self, env: Env) -> None:
         self._limit = env.spec.max_episode_steps
-        self._done = env.suite.task.success
+        ours = isinstance(env, VecEnv)
+        self._done = env.suite.task.success if isinstance(env, VecEnv) else "ended"
+        self._cut = "no room for a goal" if ours else "truncated"
         self.steps = torch.zeros(env.num_envs, dtype=torch.long)
         self.ret = torch.zeros(env.num_envs)
         self.cost = torch.zeros(env.num_envs, env.spec.num_costs)
@@ -94,7 +97,7 @@ class Tally:
         elif success:
             ending = self._done
         elif step.truncated[world]:
-            ending = "time limit" if steps >= self._limit else "no room for a goal"
+            ending = "time limit" if steps >= self._limit else self._cut
         else:
             ending = "task over"
         episode = Episode(world, steps, float(self.ret[world]), tuple(self.cost[world].tolist()),
@@ -285,6 +288,18 @@ class _Stage:
         turn = (heading - self._heading + 180.0) % 360.0 - 180.0
         self._heading += 0.08 * turn
         return self._heading
+
+
+def object_mark(suite: Suite, kind: str, at: tuple[float, float, float]) -> Mark | None:
+    """How an object of a suite looks by itself; None for one that is part of physics."""
+    for term in suite.terms:
+        if any(things.kind == kind and things.body is None for things in term.things()):
+            rgb, radius = term.colours.get(f"{kind}_lidar", _PLAIN), getattr(term, "radius", 0.3)
+            if suite.robot.spatial:
+                return Mark("sphere", at, (radius, 0.0), (*rgb, 0.3), 0.1)
+            return Mark("cylinder", at, (radius, radius / 2 if kind == "goal" else 0.01),
+                        (*rgb, 0.45), 0.2)  # fmt: skip
+    return None
 
 
 def _lidars(env: VecEnv, now: _Now) -> list[Mark]:

@@ -177,12 +177,20 @@ class VecEnv(Env):
     def frame(self) -> dict[str, Any]:
         """The state that the last step led to, before ended episodes were restarted.
 
-        `qpos [B, nq]`, `mocap [B, k, 3]` (positions of the bodies that are moved between episodes),
-        and `objects`: `[B, N, 3]` for each kind.
+        The parts are those of a `snapshot`.
         """
         if self._frame is None:
             raise RuntimeError("no frame yet: call record() before reset() or step()")
         return self._frame
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state that the worlds are in now, after ended episodes were restarted.
+
+        `qpos [B, nq]`, `mocap_pos [B, k, 3]` and `mocap_quat [B, k, 4]` of the bodies that are moved
+        between episodes, and `objects`: `[B, N, 3]` for each kind.
+        """
+        objects = {kind: self.objects(kind) for kind in self.rules.stage.kinds}
+        return {**self.sim.positions(), "objects": objects}
 
     # Reset and step ----------------------------------------------------------------------------
 
@@ -325,6 +333,17 @@ class VecEnv(Env):
         self._memories = {kind: memory.to(self.device, copy=True) for kind, memory in memories}
         self._ready = True
 
+    def worlds(self) -> dict[str, Tensor]:
+        self.check_ready("worlds")
+        physics = {f"sim/{name}": rows for name, rows in self.sim.worlds().items()}
+        return physics | {name: getattr(self, f"_{name}") for name in _SAVED}
+
+    def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
+        physics = {name[4:]: part for name, part in rows.items() if name.startswith("sim/")}
+        self.sim.set_worlds(where, physics)
+        for name in _SAVED:
+            setattr(self, f"_{name}", getattr(self, f"_{name}").index_copy(0, where, rows[name]))
+
     # Inside ------------------------------------------------------------------------------------
 
     def _world(self, sensors: Tensor, action: Tensor) -> World:
@@ -417,9 +436,7 @@ class VecEnv(Env):
 
     def _keep_frame(self) -> None:
         if self._recording:
-            qpos, mocap = self.sim.positions()
-            objects = {kind: self.objects(kind) for kind in self.rules.stage.kinds}
-            self._frame = {"qpos": qpos, "mocap": mocap, "objects": objects}
+            self._frame = self.snapshot()
 
     def _threads(self) -> AbstractContextManager[None]:
         """Leave the cores to physics, where it is they that run it."""

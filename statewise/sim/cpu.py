@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mujoco
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.sim.scene import Scene
+from statewise.sim.scene import Scene, with_mocap
 
 _CURRENT = mujoco.mjtStage.mjSTAGE_ACC.value  # every sensor speaks of the newest state
 
@@ -77,12 +77,11 @@ class CpuSim:
         """[B, kinds of warning] how often each was raised so far"""
         return self._batch.warning[:, :, 1].copy()
 
-    def positions(self) -> tuple[Tensor, Tensor]:
-        """A copy of qpos `[B, nq]` and of the mocap positions `[B, nmocap, 3]`."""
-        qpos = torch.from_numpy(self._batch.bind("qpos").copy())
-        if not self.model.nmocap:
-            return qpos, qpos.new_zeros(len(qpos), 0, 3)
-        return qpos, torch.from_numpy(self._batch.bind("mocap_pos").copy())
+    def positions(self) -> dict[str, Tensor]:
+        """Copies of qpos `[B, nq]`, mocap_pos `[B, nmocap, 3]` and mocap_quat `[B, nmocap, 4]`."""
+        names = ("qpos", "mocap_pos", "mocap_quat") if self.model.nmocap else ("qpos",)
+        copies = {name: torch.from_numpy(self._batch.bind(name).copy()) for name in names}
+        return with_mocap(copies)
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""
@@ -98,6 +97,14 @@ class CpuSim:
                 f"restore it into the same suite with the same number of worlds"
             )
         self._batch.state[:] = rows
+
+    def worlds(self) -> dict[str, Tensor]:
+        """The state of each world, one row each: see `set_worlds`."""
+        return self.state()
+
+    def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
+        """Put rows `[k, ...]` of `worlds` into the worlds `where [k]`."""
+        self._batch.state[where.numpy()] = rows["rows"].numpy()
 
     def data(self, world: int) -> mujoco.MjData:
         """One world as a MuJoCo data, positions computed: to draw it or to look into it."""

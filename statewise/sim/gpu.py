@@ -10,7 +10,7 @@ import copy
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ import warp as wp
 from torch import Tensor
 
 from statewise.sim.backend import GpuError
-from statewise.sim.scene import Scene
+from statewise.sim.scene import Scene, with_mocap
 
 log = logging.getLogger("statewise")
 wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)  # it tells of every kernel it loads
@@ -154,15 +154,21 @@ class WarpSim:
         self._reasons.zero_()
         return {world: _explain(bits) for world, bits in enumerate(reasons) if bits}
 
-    def positions(self) -> tuple[Tensor, Tensor]:
-        """A copy of qpos `[B, nq]` and of the mocap positions `[B, nmocap, 3]`."""
-        qpos = self._view["qpos"].clone()
-        mocap = self._view.get("mocap_pos")
-        return qpos, qpos.new_zeros(len(qpos), 0, 3) if mocap is None else mocap.clone()
+    def positions(self) -> dict[str, Tensor]:
+        """Copies of qpos `[B, nq]`, mocap_pos `[B, nmocap, 3]` and mocap_quat `[B, nmocap, 4]`."""
+        names = ("qpos", "mocap_pos", "mocap_quat") if self.model.nmocap else ("qpos",)
+        return with_mocap({name: self._view[name].clone() for name in names})
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""
         return {name: view.clone() for name, view in self._view.items()}
+
+    def worlds(self) -> dict[str, Tensor]:
+        return self.state()
+
+    def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
+        for name, view in self._view.items():
+            view.index_copy_(0, where, rows[name])
 
     def load_state(self, state: dict[str, Any]) -> None:
         mine = {name: tuple(view.shape) for name, view in self._view.items()}

@@ -8,6 +8,7 @@ joints therefore turn with the start heading, and a root spring pulls towards th
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -54,6 +55,13 @@ class Scene:
         """Seconds of one control step"""
         return float(self.model.opt.timestep * self.substeps)
 
+    @property
+    def sha256(self) -> str:
+        """Hash of the compiled model. It depends on the version of MuJoCo."""
+        content = np.zeros(mujoco.mj_sizeModel(self.model), dtype=np.uint8)
+        mujoco.mj_saveModel(self.model, None, content)
+        return hashlib.sha256(content.tobytes()).hexdigest()
+
     def match(self, patterns: Sequence[str]) -> list[str]:
         """Names of the sensors that match, pattern by pattern, in the file's order."""
         return [name for p in patterns for name in self.sensors if fnmatch.fnmatchcase(name, p)]
@@ -88,6 +96,34 @@ class Scene:
         mount = torch.cat([robot, qpos.new_zeros(k, 1)], dim=1).unsqueeze(1)
         mocap_quat[:, 0] = upright
         return qpos, torch.cat([mount, mocap], dim=1), mocap_quat
+
+    def start_place(
+        self, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The `robot [k, 2]` and `yaw [k]` that `start_state` was given."""
+        if not self.free:
+            turned = mocap_quat[:, 0]
+            return mocap_pos[:, 0, :2].float(), 2 * torch.atan2(turned[:, 3], turned[:, 0]).float()
+        at = self.free[0]
+        rest, pose = torch.as_tensor(self.qpos[at : at + 7]).float(), qpos[:, at : at + 7].float()
+        w, x, y, z = rest[3:]
+        # The parts w and z of the turn that leads from the resting to the present orientation.
+        turned_w = pose[:, 3:] @ torch.stack([w, x, y, z])
+        turned_z = pose[:, 3:] @ torch.stack([-z, -y, x, w])
+        yaw = 2 * torch.atan2(turned_z, turned_w)
+        cos, sin = torch.cos(yaw), torch.sin(yaw)
+        moved = torch.stack([cos * rest[0] - sin * rest[1], sin * rest[0] + cos * rest[1]], dim=1)
+        return pose[:, :2] - moved, yaw
+
+
+def with_mocap(positions: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Positions `[B, ...]` by name, with empty ones of mocap bodies where a model has none."""
+    qpos = positions["qpos"]
+    none = {
+        "mocap_pos": qpos.new_zeros(len(qpos), 0, 3),
+        "mocap_quat": qpos.new_zeros(len(qpos), 0, 4),
+    }
+    return none | positions
 
 
 class Controls:

@@ -31,6 +31,8 @@ class Push(Task):
     success = "box at the goal"
     colours: ClassVar[dict[str, RGB]] = {"goal_lidar": GREEN, "box_lidar": _YELLOW}
 
+    radius = _RADIUS
+
     def __init__(self, robot: Robot) -> None:
         super().__init__(robot)
 
