@@ -226,6 +226,7 @@ def _episode(both: Sequence[Recording], shown: Sequence[Shown], drawing: Drawing
         "title": f"{name}cost {cost:.3f}" if cost > 0 else f"{name}{near}",
         "why": f"Number {first.rank + 1} of the worst for {' and '.join(first.worst_of)}. "
         + " ".join(numbers),
+        "constraint": index,
         "sides": [side_data(one, drawing) for one in both],
     }
 
