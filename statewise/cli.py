@@ -29,6 +29,7 @@ COMMANDS = {
     "bench grid": ("bench.command:GridCommand", "Any suites, algorithms, settings and seeds."),
     "bench paper": ("bench.command:Paper", "All of the SCPO paper's suites and algorithms."),
     "bench ablations": ("paper.ablations:Ablations", "The paper's questions, and their figures."),
+    "export": ("deploy.export_command:Export", "Write a policy to a folder that runs on a robot."),
     "verify": ("commands.verify:Verify", "Check that a run's files are whole and belong together."),
     "list": ("commands.show:List", "Print the algorithms, suites or robots."),
     "demo": ("commands.show:Demo", "Train, evaluate, plot and film a policy in about two minutes."),

@@ -13,7 +13,7 @@ import pytest
 from synthetic_runs import ENVIRONMENT, learning, write_run
 
 from statewise.cli import main
-from statewise.core.statistics import Interval, mean_interval, pooled_error, rate_interval
+from statewise.core.statistics import Interval, mean_interval, pooled_error, rate_over_seeds
 from statewise.paper.claims import claims_section, judge
 from statewise.paper.reference import reference
 from statewise.report.assemble import Picture, Report, Section, assemble
@@ -103,7 +103,7 @@ def test_violations_are_counted_over_the_late_episodes_of_all_seeds(tmp_path: Pa
     write_run(tmp_path, seed=0, epoch=fixed(**{"cost/hazard/violation_rate": 0.07}))
     write_run(tmp_path, seed=1, epoch=fixed(**{"cost/hazard/violation_rate": 0.13}))
     shown = cells(safety_table([only(tmp_path)]))
-    interval = rate_interval(20, 200)
+    interval = rate_over_seeds([(7, 100), (13, 100)])
     assert shown["episodes"] == "200"
     assert shown["violation rate"] == "10.0 %"
     assert shown["95 % interval"] == f"{percent(interval.low)} to {percent(interval.high)}"

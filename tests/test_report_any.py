@@ -151,7 +151,7 @@ def test_the_headline_has_the_baseline_and_the_first_and_folds_the_others(tmp_pa
     assert report.first == "scpo"
     row = cells(report)
     assert row["return, SCPO"] == "2.58 (paper 2.5793)"
-    assert row["violation rate, CPO"] == "25.0 % (22.3 % to 27.8 %)"  # 250 of 1000
+    assert row["violation rate, CPO"] == "25.0 % (22.3 % to 27.8 %, one seed)"  # 250 of 1000
     assert "return, CPO" not in markdown(report) and "return, CPO" in page(report)
 
 

@@ -32,6 +32,7 @@ class Kind:
 
 
 KINDS = (
+    Kind("bundle", lambda path: (path / "policy.json").is_file(), "deploy.export:verify_files"),
     Kind("export", lambda path: (path / SUMMARY).is_file(), "runs.verify:verify_export"),
     Kind("run", lambda path: (path / CONFIG).exists(), "runs.verify:verify_run"),
 )

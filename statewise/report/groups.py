@@ -8,16 +8,17 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from statewise.algos import ALGORITHMS
+from statewise.core.statistics import Interval, rate_over_seeds
 from statewise.metrics import CHARTS
 from statewise.report.reference import Reference
 from statewise.runs.differences import deciding, differing, setting_text, suffix
 from statewise.runs.reader import RunData
-from statewise.runs.summary import Array
+from statewise.runs.summary import Array, Channel
 from statewise.settings import to_json
 from statewise.training.config import TrainSettings
 
@@ -80,6 +81,20 @@ class Group:
     def settings(self) -> dict[str, Any]:
         return self.runs[0].settings
 
+    @cached_property
+    def constraints(self) -> list[Constraint]:
+        found: dict[str, list[Channel]] = {}
+        for run in self.counted:
+            for channel in run.summary.channels:
+                found.setdefault(channel.name, []).append(channel)
+        return [Constraint(self, name, channels) for name, channels in found.items()]
+
+    @property
+    def violations(self) -> tuple[Interval, int] | None:
+        """Violation rate of the constraint that is broken most often, and how many seeds have it."""
+        rates = [(r, len(c.channels)) for c in self.constraints if (r := c.rate) is not None]
+        return max(rates, key=lambda found: found[0].estimate, default=None)
+
     def values(self, part: str, metric: str) -> Array:
         """A metric of each counted run: `part` is "last" or "late". Unknown ones are left out."""
         found = [getattr(run.summary, part).get(metric) for run in self.counted]
@@ -106,6 +121,21 @@ class Group:
                 if len(runs) > 1:
                     curve.std[key] = np.nanstd(values, axis=0, ddof=1)
         return curve
+
+
+class Constraint(NamedTuple):
+    """One constraint over the late episodes of a group."""
+
+    group: Group
+    name: str
+    channels: list[Channel]
+    """Of the seeds that have it"""
+
+    @property
+    def rate(self) -> Interval | None:
+        """Share of the episodes with a cost, with an interval over new seeds."""
+        counts = [(c.violations, c.episodes) for c in self.channels]
+        return rate_over_seeds(counts) if any(episodes for _, episodes in counts) else None
 
 
 @dataclass(frozen=True, eq=False)

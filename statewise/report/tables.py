@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from statewise.core.statistics import Interval, mean_interval, pooled_error, rate_interval
+from statewise.core.statistics import Interval, mean_interval, pooled_error
 from statewise.metrics import COST_RATE, EPISODE_COST, EPOCH_COST_RATE, MAX_COST, RETURN, title
-from statewise.report.groups import Group, command, title_of
+from statewise.report.groups import Constraint, Group, command, title_of
 from statewise.report.reference import Reference
 from statewise.report.table import (
     NONE,
@@ -26,7 +26,7 @@ from statewise.report.table import (
 )
 from statewise.runs.differences import setting_text
 from statewise.runs.reader import RunData
-from statewise.runs.summary import Array, Channel
+from statewise.runs.summary import Array
 
 COMPARED = (RETURN, EPISODE_COST, COST_RATE)
 """Metrics that are held against a baseline and a reference."""
@@ -69,8 +69,8 @@ def headline_table(
             columns.append(Column(f"{what}, {names[algo]}", cell, folded=algo not in shown))
     beside = f", beside it the {reference.name}'s number" if reference else ""
     note = (f"Return and episode cost: last epoch, mean over seeds{beside}. Violation rate: share of "
-            "the episodes of the last 5 % of epochs with any cost, with its exact 95 % interval; of "
-            "several constraints the one broken most often.")  # fmt: skip
+            "the episodes of the last 5 % of epochs with any cost, with its 95 % interval over new "
+            "seeds. Of several constraints the one broken most often.")  # fmt: skip
     suites = list(dict.fromkeys(group.suite for group in groups))
     return Table.of("Results", columns, suites, notes=(note,))
 
@@ -83,11 +83,10 @@ def _beside(group: Group, metric: str, reference: Reference | None) -> Cell:
 
 
 def _worst_rate(group: Group) -> Cell:
-    rates = [rate for _, channels in _channels(group) if (rate := _rate(channels))]
-    if not rates:
+    if group.violations is None:
         return Cell(NONE)
-    worst = max(rates, key=lambda rate: rate.estimate)
-    return Cell(f"{percent(worst.estimate)} ({_percents(worst)})", worst.estimate)
+    rate, seeds = group.violations
+    return Cell(f"{percent(rate.estimate)} ({_percents(rate, seeds)})", rate.estimate)
 
 
 def metrics_table(groups: Sequence[Group], reference: Reference | None = None) -> Table:
@@ -123,16 +122,16 @@ def metrics_table(groups: Sequence[Group], reference: Reference | None = None) -
 def safety_table(groups: Sequence[Group]) -> Table:
     """The largest cost of an episode and the share of episodes with any, for every constraint."""
 
-    def means(row: _Constraint) -> Array:
+    def means(row: Constraint) -> Array:
         return np.array([c.max_cost for c in row.channels if c.max_cost is not None], dtype=float)
 
-    def error(row: _Constraint) -> Cell:
+    def error(row: Constraint) -> Cell:
         parts = [(c.episodes, c.max_cost, c.max_cost_std) for c in row.channels
                  if c.max_cost is not None and c.max_cost_std is not None]  # fmt: skip
         found = pooled_error(parts) if len(parts) == len(row.channels) else None
         return Cell.number(None if found is None else 1.96 * found)
 
-    def worst(row: _Constraint) -> Cell:
+    def worst(row: Constraint) -> Cell:
         known = [c.worst_cost for c in row.channels if c.worst_cost is not None]
         return Cell.number(max(known, default=None))
 
@@ -149,19 +148,22 @@ def safety_table(groups: Sequence[Group]) -> Table:
         Column("violation rate",
                lambda row: Cell.interval(row.rate, lambda rate: percent(rate.estimate)),
                "share of episodes with any cost"),
-        Column("95 % interval", lambda row: Cell.interval(row.rate, _percents),
-               "exact (Clopper-Pearson), episodes of all seeds together"),
+        Column("95 % interval",
+               lambda row: Cell.interval(row.rate, lambda rate: _percents(rate, len(row.channels))),
+               "of the violation rate, over new seeds"),
         Column("episodes", lambda row: Cell.count(sum(c.episodes for c in row.channels))),
     ]  # fmt: skip
-    rows = [_Constraint(g, name, channels) for g in groups for name, channels in _channels(g)]
+    rows = [constraint for group in groups for constraint in group.constraints]
     notes = [
         f"{row.group.name}: {run.path} has no constraint {row.name} and is not in its row."
         for row in rows for run in row.group.counted
         if row.name not in [c.name for c in run.summary.channels]
     ]  # fmt: skip
-    note = ("Episodes that ended in the last 5 % of epochs, actions sampled as in training. Both "
-            "intervals over episodes treat them as draws of one policy, though seeds differ and "
-            "the policy still moves: read them as lower limits of the uncertainty.")  # fmt: skip
+    note = ("Episodes that ended in the last 5 % of epochs, actions sampled as in training. The interval "
+            "of the violation rate is over new seeds: a Student t interval of the seeds' rates on the "
+            "arcsine scale, never narrower than the exact one of all episodes together. That of one seed "
+            "is the exact one, and says nothing of other seeds. The ± over episodes treats all episodes "
+            "as draws of one policy: read it as a lower limit.")  # fmt: skip
     return Table.of("State-wise safety", columns, rows, notes=(note, *notes))
 
 
@@ -292,18 +294,6 @@ class _Seed(NamedTuple):
     run: RunData
 
 
-class _Constraint(NamedTuple):
-    """A constraint of a group, with its numbers in the seeds that have it."""
-
-    group: Group
-    name: str
-    channels: list[Channel]
-
-    @property
-    def rate(self) -> Interval | None:
-        return _rate(self.channels)
-
-
 def _name_cell(group: Group) -> Cell:
     """The name, marked if no run of the group is finished."""
     if group.finished:
@@ -328,20 +318,5 @@ def _over_seeds(name: str, part: str, metric: str, when: str) -> Column:
                   f"{when}, mean ± standard deviation over seeds")  # fmt: skip
 
 
-def _channels(group: Group) -> list[tuple[str, list[Channel]]]:
-    """Every constraint, with its numbers in the seeds that have it."""
-    found: dict[str, list[Channel]] = {}
-    for run in group.counted:
-        for channel in run.summary.channels:
-            found.setdefault(channel.name, []).append(channel)
-    return list(found.items())
-
-
-def _rate(channels: Sequence[Channel]) -> Interval | None:
-    """Share of the episodes of all seeds with a cost."""
-    events, trials = sum(c.violations for c in channels), sum(c.episodes for c in channels)
-    return rate_interval(events, trials) if trials else None
-
-
-def _percents(interval: Interval) -> str:
-    return f"{percent(interval.low)} to {percent(interval.high)}"
+def _percents(rate: Interval, seeds: int) -> str:
+    return f"{percent(rate.low)} to {percent(rate.high)}{', one seed' if seeds == 1 else ''}"
