@@ -133,12 +133,13 @@ class Renderer(_Shown):
         height: int = 720,
         camera: Camera | View = "arena",
         lidar: bool = True,
+        fine: bool = False,
     ) -> None:
         if isinstance(camera, str) and camera not in CAMERAS:
             raise ValueError(f"unknown camera {camera!r}: use one of {', '.join(CAMERAS)}")
         super().__init__(env)
         self.camera, self.lidar = camera, lidar
-        self._canvas = Canvas(env.sim.model, width, height)
+        self._canvas = Canvas(env.sim.model, width, height, fine)
 
     def frame(self, world: int = 0, overlay: bool = True) -> np.ndarray:
         """A picture of one world as it is now: uint8 `[height, width, 3]`."""
@@ -432,6 +433,12 @@ def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | No
         box = (x0 - pad, y0 - pad, x1 + pad, y1 + pad)
         draw.rounded_rectangle(box, pad, fill=(255, 255, 255, 220))
         draw.text(where, text, colours.get(ended.ending, _INK), bold, anchor="mm")
-    if any(cost > 0 for cost in now.cost):
+    broken = [name for name, cost in zip(env.spec.cost_names, now.cost, strict=True) if cost > 0]
+    if broken:
         draw.rectangle((0, 0, width - 1, height - 1), outline=RED, width=max(3, px(9)))
+        where, pad = (width - px(34), px(42)), px(10)
+        text = f"violation: {', '.join(broken)}"
+        x0, y0, x1, y1 = draw.textbbox(where, text, bold, anchor="rm")
+        draw.rounded_rectangle((x0 - pad, y0 - pad, x1 + pad, y1 + pad), pad, fill=RED)
+        draw.text(where, text, (255, 255, 255), bold, anchor="rm")
     return np.asarray(image)
