@@ -21,6 +21,10 @@ COMMANDS = {
         "Train an algorithm in a suite, or continue a run (--resume RUN).",
     ),
     "evaluate": ("commands.evaluate:Evaluate", "Say how good and how safe a trained policy is."),
+    "certify": (
+        "deploy.certify_command:Certify",
+        "Prove or refute a bound on a policy's violations.",
+    ),
     "play": ("commands.play:Play", "Watch a policy: as a video, in a window, or as numbers."),
     "replay": ("deploy.replay_command:Replay", "Show a policy's worst episodes in 3D, as a page."),
     "plot": ("commands.report:Plot", "Draw the learning curves of runs."),
