@@ -32,6 +32,7 @@ COMMANDS = {
     "bench": ("", "Train many runs at once, on this machine or on a Ray cluster."),
     "bench grid": ("bench.command:GridCommand", "Any suites, algorithms, settings and seeds."),
     "bench paper": ("bench.command:Paper", "All of the SCPO paper's suites and algorithms."),
+    "bench frontier": ("bench.command:Frontier", "Vary margin and cost limit: return or safety."),
     "bench ablations": ("paper.ablations:Ablations", "The paper's questions, and their figures."),
     "export": ("deploy.export_command:Export", "Write a policy to a folder that runs on a robot."),
     "verify": ("commands.verify:Verify", "Check that a run's files are whole and belong together."),

@@ -160,6 +160,7 @@ def build_scene(
     scene = mujoco.MjSpec()
     scene.modelname = read.spec.modelname
     scene.option = read.spec.option
+    scene.memory = read.spec.memory
     # A world that fails must be seen to fail, not be put back by the engine.
     scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     if integrator is not None:
