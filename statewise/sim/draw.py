@@ -64,9 +64,7 @@ class Canvas:
     fine: take 16 times as long for smooth edges and soft shadows, as for the pictures of a paper.
     """
 
-    def __init__(
-        self, model: mujoco.MjModel, width: int, height: int, fine: bool = False
-    ) -> None:
+    def __init__(self, model: mujoco.MjModel, width: int, height: int, fine: bool = False) -> None:
         if not (16 <= width <= 4096 and 16 <= height <= 4096):
             raise ValueError(f"a picture of {width} x {height}: give 16 to 4096 pixels each way")
         self._fine = fine
@@ -224,7 +222,7 @@ def _looks(model: mujoco.MjModel, width: int, height: int, fine: bool) -> mujoco
     vis.map.zfar = _HORIZON / model.stat.extent
     vis.quality.offsamples = 4
     vis.quality.shadowsize = 4096 if fine else 1024
-    vis.quality.numslices, vis.quality.numstacks = (48, 24) if fine else (20, 10)
+    vis.quality.numslices, vis.quality.numstacks = (48, 24) if fine else (16, 8)
     vis.headlight.diffuse[:] = 0.32
     vis.rgba.haze[:] = (0.95, 0.96, 0.98, 1.0)
     return looks
