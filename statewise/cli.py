@@ -32,6 +32,7 @@ COMMANDS = {
     "bench": ("", "Train many runs at once, on this machine or on a Ray cluster."),
     "bench grid": ("bench.command:GridCommand", "Any suites, algorithms, settings and seeds."),
     "bench paper": ("bench.command:Paper", "All of the SCPO paper's suites and algorithms."),
+    "bench frontier": ("bench.command:Frontier", "Vary margin and cost limit: return or safety."),
     "bench ablations": ("paper.ablations:Ablations", "The paper's questions, and their figures."),
     "export": ("deploy.export_command:Export", "Write a policy to a folder that runs on a robot."),
     "verify": ("commands.verify:Verify", "Check that a run's files are whole and belong together."),
@@ -52,10 +53,11 @@ class Command(Protocol):
 class OptionParser(argparse.ArgumentParser):
     """An `ArgumentParser` whose mistakes are ValueErrors of one line that name the closest options."""
 
-    def __init__(self, name: str, description: str) -> None:
+    def __init__(self, name: str, description: str, add_help: bool = True) -> None:
         super().__init__(
             prog=f"statewise {name}".strip(),
             description=description,
+            add_help=add_help,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
