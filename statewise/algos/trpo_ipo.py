@@ -12,14 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from statewise.algos.base import CostSettings, Metrics
-from statewise.algos.estimates import Batch
+from statewise.algos.base import Metrics
+from statewise.algos.batch import Batch
 from statewise.algos.policy_step import (
     Candidate,
     TrustRegionAlgorithm,
-    TrustRegionSettings,
     surrogates,
 )
+from statewise.algos.shared_settings import CostSettings, TrustRegionSettings
 from statewise.settings import number
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from statewise.algos.base import CostSettings, Metrics
-from statewise.algos.estimates import Batch
-from statewise.algos.policy_step import TrustRegionAlgorithm, TrustRegionSettings, surrogate
+from statewise.algos.base import Metrics
+from statewise.algos.batch import Batch
+from statewise.algos.policy_step import TrustRegionAlgorithm, surrogate
+from statewise.algos.shared_settings import CostSettings, TrustRegionSettings
 from statewise.settings import number
 
 

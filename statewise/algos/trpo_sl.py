@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from statewise.algos.base import LimitSettings, Metrics
-from statewise.algos.estimates import Batch
+from statewise.algos.base import Metrics
+from statewise.algos.batch import Batch
 from statewise.algos.policy_step import (
     Objective,
     TrustRegionAlgorithm,
-    TrustRegionSettings,
     surrogate,
 )
+from statewise.algos.shared_settings import LimitSettings, TrustRegionSettings
 from statewise.core.projection import project_safe_box
 from statewise.nets import ActionSlope
 from statewise.settings import number

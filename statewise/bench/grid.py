@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from statewise import settings
 from statewise.algos import Algorithm, get_algorithm
-from statewise.algos.base import LimitSettings, Settings
+from statewise.algos.shared_settings import LimitSettings, Settings
 from statewise.envs.from_gym import check_id
 from statewise.envs.suites import parse_suite
 from statewise.plugins import import_modules, is_gym

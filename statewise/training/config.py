@@ -11,7 +11,7 @@ from typing import Any
 
 from statewise import settings
 from statewise.algos import get_algorithm
-from statewise.algos.base import Settings
+from statewise.algos.shared_settings import Settings
 from statewise.plugins import is_gym
 from statewise.runs.folder import file_name
 from statewise.runs.identity import new_run_id

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from statewise.algos import Algorithm, get_algorithm
-from statewise.algos.base import Settings
+from statewise.algos.shared_settings import Settings
 from statewise.envs.env import Env
 from statewise.envs.make import make_env
 from statewise.metrics import describe
