@@ -77,7 +77,8 @@ class Algorithm:
         networks: dict[str, nn.Module] = {"value": self.value}
         if self.cost_signal is not None:
             tops = self.cost_signal.ceilings(spec.cost_ceiling)
-            critic = cost_critic(self.inputs, hidden, tops, positive=self.sees_maximum)
+            first = getattr(self.settings, "first_cost", 0.0)
+            critic = cost_critic(self.inputs, hidden, tops, self.sees_maximum, first)
             self.cost_value = networks["cost_value"] = critic
         networks = {name: net.to(self.device) for name, net in (networks | self.build()).items()}
         for network in (policy, *networks.values()):

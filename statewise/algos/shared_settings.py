@@ -135,6 +135,10 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
     cost_critic_lr: float = number(3e-4, above=0)
     """Learning rate of the cost critic. A lower one averages over more epochs, since the few costs of a
     batch are soon overfitted."""
+    first_cost: float = number(0.05, least=0, finite=True)
+    """What a cost critic that is never negative predicts before it has learned, or a sixth of the largest
+    step cost if that is less. It should expect a little cost everywhere. 0 leaves it as it is
+    initialised, at 0.69, as the paper does."""
     cost_gain: float = number(5.0, least=1, finite=True)
     """How many times its violation a constraint asks a step to remove. Cost gradients are noisy, so only
     a part of a predicted decrease comes true. 1 is the paper."""

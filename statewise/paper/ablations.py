@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statewise import settings
 from statewise.algos import get_algorithm
@@ -20,6 +20,9 @@ from statewise.runs.reader import METRICS, RunData, find_runs
 from statewise.settings import option
 from statewise.training.config import TrainSettings
 
+if TYPE_CHECKING:
+    from statewise.report.plots import Plot
+
 _TARGET_EPISODES = 200
 """Episodes of which question 3 shows five."""
 _FIGURE_EPISODES = 256
@@ -28,20 +31,6 @@ _UNREADABLE = (ValueError, KeyError, RuntimeError, OSError)
 """What a damaged policy raises, one whose networks are of another version, or one whose environment is
 not here."""
 
-
-_PAPER_SCPO = {
-    "scale_inputs": False,
-    "cost_critic_lr": 1e-3,
-    "recovery_fraction": 1.0,
-    "tolerance": 0.0,
-    "reliable": False,
-    "cost_lam": 0.97,
-    "enough_costs": 0,
-    "subsample": "resample",
-    "reward_test": "paper",
-    "critic_batch": 0,
-}
-"""SCPO by the paper's tables. Its bound term stays out, as in its code: with it no step is feasible."""
 
 EXPERIMENTS: dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]] = {
     "fig1": ((), {}),
@@ -57,11 +46,11 @@ EXPERIMENTS: dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]] = {
     }),
     "departures": ((POINT,), {
         "scpo": {},
-        "scpo-paper": _PAPER_SCPO,
+        "scpo-paper": {"preset": "paper"},
         "scpo-blind": {"policy_sees_maximum": False},
         "scpo-raw-inputs": {"scale_inputs": False},
         "scpo-eta-1": {"recovery_fraction": 1.0},
-        "scpo-unreliable": {"reliable": False},
+        "scpo-gain-1": {"cost_gain": 1.0},
         "scpo-lam-0.95": {"cost_lam": 0.95},
         "scpo-tolerance-0": {"tolerance": 0.0},
     }),
@@ -146,8 +135,10 @@ def ablation_grid(
         for suite, (label, changed) in itertools.product(suites or theirs, variants.items()):
             kind = kinds[label]
             known = settings.hints_of(kind.settings_class)
-            own = {k: v for k, v in (given or {}).items() if k in known} | changed
-            spec = RunSpec(suite, kind.name, seed, train, own, label if label != kind.name else "")
+            own = {k: v for k, v in (given or {}).items() if k in known}
+            own |= {k: v for k, v in changed.items() if k in known}
+            how = train | {k: v for k, v in changed.items() if k not in known}
+            spec = RunSpec(suite, kind.name, seed, how, own, label if label != kind.name else "")
             specs.setdefault((seed, suite, label), spec)
     return Grid(tuple(specs.values()), out)
 
@@ -161,9 +152,10 @@ def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
     Beside each picture lie its numbers, from which it is drawn again where the runs are not.
     """
     from statewise.paper import questions  # draws: not needed before
+    from statewise.report.plots import save
 
     runs: Sequence[RunData] = ()
-    dumps, trouble = questions.read_dumps([out, folder])
+    kept, trouble = questions.read_kept([out, folder])
     if any(out.rglob(METRICS)):
         try:
             reading = find_runs([out])
@@ -171,41 +163,40 @@ def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
         except ValueError as error:  # of runs without an epoch, which leaves what needs none
             trouble.insert(0, str(error))
     lines = [f"left out: {line}" for line in trouble]
-    recorded, unusable = _record_episodes(runs, names, dumps)
-    groups = group_runs(runs, reference())
-    found = {a.question.key: a for a in questions.find_answers(groups, dumps | recorded)}
+    recorded, unusable = _record_episodes(runs, names, kept)
+    found = questions.find_answers(group_runs(runs, reference()), kept | recorded)
     for question in questions.QUESTIONS:
-        if question.name not in names:
-            continue
-        answer, why = found.get(question.key), unusable.get(question.key)
-        if answer is None:
+        plot, why = found.get(question.key), unusable.get(question.key)
+        if question.name in names and plot is None:
             lines.append(
                 f"{question.key}: not drawn, {why or f'it needs {question.needs} in {out}'}"
             )
-            continue
-        questions.write_answers([answer], folder)
-        again = f"\n    drawn again from its numbers: {why}" if why else ""
-        lines.append(f"{question.key}: {answer.save(folder)}\n    {answer.caption}{again}")
+        elif question.name in names and plot is not None:
+            questions.keep({question.key: plot}, folder)
+            save(plot, folder / f"{question.key}.svg")
+            file = save(plot, folder / f"{question.key}.png")
+            again = f"\n    drawn again from its numbers: {why}" if why else ""
+            lines.append(f"{question.key}: {file}\n    {plot.caption}{again}")
     return lines
 
 
 def _record_episodes(
-    runs: Sequence[RunData], names: Sequence[str], dumps: Mapping[str, dict[str, Any]]
-) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    runs: Sequence[RunData], names: Sequence[str], kept: Container[str]
+) -> tuple[dict[str, Plot], dict[str, str]]:
     """The answers that need a policy at work: the targets of q3, and Figure 1; and why one is missing.
 
-    Where no policy is on disk, or none that can be read, a recording among `dumps` stays as it is.
+    Where no policy is on disk, or none that can be read, a plot that was kept stays as it is.
     """
     from statewise.paper import episodes  # simulates: not needed before
 
-    recorded: dict[str, dict[str, Any]] = {}
+    recorded: dict[str, Plot] = {}
     troubles: dict[str, str] = {}
     # The unconstrained policy meets hazards, which is what the figure is about.
     scpo, trpo = _with_policy(runs, "scpo", DRONE), _with_policy(runs, "trpo", POINT)
     wanted: list[tuple[str, RunData | None, int, Any]] = []
     if "q3" in names and scpo is not None:
         wanted.append(("q3_targets", scpo, _TARGET_EPISODES, episodes.targets))
-    if "fig1" in names and (trpo is not None or "figure1" not in dumps):
+    if "fig1" in names and (trpo is not None or "figure1" not in kept):
         wanted.append(("figure1", trpo, _FIGURE_EPISODES, episodes.episode))
     for key, run, count, show in wanted:
         try:

@@ -19,7 +19,6 @@ from statewise.algos.trpo_fac import TrpoFac
 from statewise.algos.trpo_ipo import TrpoIpo
 from statewise.algos.trpo_sl import TrpoSl
 from statewise.algos.trpo_usl import TrpoUsl
-from statewise.core.line_search import RewardTest
 from statewise.training.collect import Collector
 
 QUICK: dict[str, Any] = {"hidden": (16, 16), "critic_iterations": 5, "critic_batch": 128}
@@ -62,7 +61,7 @@ def test_only_a_sum_of_costs_goes_on_past_the_time_limit(name: str, truncates: b
     value, beyond = (algo.cost_value(x).detach() for x in (batch.inputs[last], after))
     goes_on = truncates and name != "scpo"
     signal = (rollout.increment if name == "scpo" else rollout.cost).flatten(0, 1)[last]
-    target = signal + algo.cost_signal.gamma * beyond * goes_on
+    target = signal + (1.0 if name == "scpo" else algo.cost_signal.gamma) * beyond * goes_on
     torch.testing.assert_close(batch.cost_target[last], target)
     # Advantages are less their mean over the whole batch.
     centred = [x - x.mean() for x in (batch.cost_advantage[last], target - value)]
@@ -351,12 +350,13 @@ def test_at_a_limit_of_zero_the_published_barrier_is_hardly_felt() -> None:
 
 @pytest.mark.parametrize("projection", ["kl", "l2"])
 def test_a_projected_step_ends_on_the_limit_and_got_there_the_nearest_way(projection: str) -> None:
-    algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, projection=projection, keep_region=False)
+    algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, projection=projection, keep_region=False,
+                        cost_gain=1.0, tolerance=0.0, recovery_fraction=1.0)  # fmt: skip
     batch = dataclasses.replace(batch, J=torch.tensor([0.05], dtype=torch.float64))
     assert isinstance(algo, Pcpo)
     step = algo.policy_step(batch, surrogates(batch))
     reward, (b,) = step.natural[0], step.gradients[1:]
-    reward = math.sqrt(2 * 0.02 / float(step.gram[0, 0])) * reward
+    reward = math.sqrt(2 * 0.02 / step.q) * reward
     before = algo.policy.flat().clone()
     algo.update_networks(batch)
     moved = algo.policy.flat() - before
