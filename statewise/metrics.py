@@ -149,6 +149,8 @@ METRICS = (
            "advantages make it no bound.", 4),
     Metric("constraint/*/predicted_printed", "prediction with the printed penalty",
            "SCPO: the prediction plus the penalty as the paper prints it. A diagnostic as well.", 4),
+    Metric("constraint/*/variance", "variance of the maximum",
+           "ASCPO: variance of the largest cost over the episodes that ended.", 6),
     Metric("constraint/*/barrier", "barrier", "TRPO-IPO: value of the barrier.", 4),
     Metric("constraint/*/max_advantage", "largest cost advantage", "Largest absolute value.", 4),
     Metric("constraint/*/max_advantage/*", "largest cost advantage by age",

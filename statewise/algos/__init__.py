@@ -3,6 +3,7 @@
 import re
 from typing import TypeVar
 
+from statewise.algos.ascpo import Ascpo
 from statewise.algos.base import Algorithm, Metrics
 from statewise.algos.batch import Batch
 from statewise.algos.cpo import Cpo
@@ -81,7 +82,7 @@ def get_algorithm(name: str) -> type[Algorithm]:
     return ALGORITHMS[key]
 
 
-for _cls in (Scpo, Trpo, Cpo, Pcpo, TrpoLag, TrpoFac, TrpoIpo, TrpoSl, TrpoUsl):
+for _cls in (Scpo, Trpo, Cpo, Pcpo, TrpoLag, TrpoFac, TrpoIpo, TrpoSl, TrpoUsl, Ascpo):
     register_algorithm(_cls)
 
 __all__ = [

@@ -15,6 +15,7 @@ _PAPER: Values = {
     "num_envs": 30,
     "spread_ages": False,
     "steps_per_epoch": 30_000,
+    "final_batch": 1,
     "margin": (),
     "hidden": (64, 64),
     "scale_inputs": False,

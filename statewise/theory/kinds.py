@@ -27,6 +27,10 @@ def signal(problem: Problem, what: Signal, threshold: float = 0.0) -> tuple[Chai
         cost = np.take_along_axis(levels, problem.C.reshape(*batch, -1), -1)
         cost = cost.reshape(*batch, S, 1, A, S, 1)
         return chain, np.broadcast_to(cost, (*batch, S, K, A, S, K)).reshape(increments.shape)
-    changed = {"maximum": levels, "square": levels**2, "probability": 1.0 * (levels > threshold)}
+    changed = {
+        "maximum": levels,
+        "square": np.square(levels),
+        "probability": (levels > threshold).astype(np.float64),
+    }
     chain, increments, _ = augment(replace(problem, levels=changed[what]))
     return chain, increments

@@ -17,6 +17,7 @@ from statewise.algos.presets import find_preset
 from statewise.algos.shared_settings import Settings
 from statewise.envs.robots import training_steps
 from statewise.plugins import is_gym
+from statewise.runs.epochs import planned_epochs
 from statewise.runs.folder import file_name
 from statewise.runs.identity import new_run_id
 from statewise.settings import number, option
@@ -47,6 +48,10 @@ class TrainSettings:
     robot needs: 6 million, or 30 million for Ant, Walker, Humanoid and other legged robots."""
     steps_per_epoch: int = number(30_000, least=1, most=10**9)
     """Environment steps between two updates, rounded to a whole number for each world."""
+    final_batch: int = number(0, least=0, most=64)
+    """Factor on `steps_per_epoch` in the second half of the training. Costs are rare by then, and larger
+    batches have less noise. 1 keeps epochs as they are. 0 takes 4 in runs of 100 epochs or more, else
+    1."""
     num_envs: int = number(0, least=0, most=2**20)
     """Worlds that are stepped together. 0 takes 128 on the CPU and 2048 on a GPU, where robots that train
     for long take 4096."""
@@ -103,11 +108,13 @@ class TrainSettings:
             num_envs = 4096 if usual > _MANY_STEPS else 2048
         if self.wandb and importlib.util.find_spec("wandb") is None:
             raise ValueError("--wandb needs Weights & Biases: pip install 'statewise[wandb]'")
+        per_epoch = _whole_epoch(steps, self.steps_per_epoch, num_envs)
         return dataclasses.replace(
             self,
             algo=get_algorithm(self.algo).name,
             steps=steps,
-            steps_per_epoch=_whole_epoch(steps, self.steps_per_epoch, num_envs),
+            steps_per_epoch=per_epoch,
+            final_batch=self.final_batch or (4 if round(steps / per_epoch) >= 100 else 1),
             num_envs=num_envs,
             device=device,
             threads=self.threads or cores(),
@@ -115,7 +122,12 @@ class TrainSettings:
 
     @property
     def epochs(self) -> int:
-        return max(1, round(self.steps / self.steps_per_epoch))
+        return planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)[0]
+
+    def horizon(self, epoch: int) -> int:
+        """Steps of each world in an epoch, the first of which is 1."""
+        short = planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)[1]
+        return self.steps_per_epoch // self.num_envs * (self.final_batch if epoch > short else 1)
 
     @property
     def folder(self) -> Path:

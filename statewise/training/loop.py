@@ -117,8 +117,7 @@ class Training:
     def run_epoch(self) -> Metrics:
         """Collect, update, write down; returns the epoch's metrics."""
         start = time.perf_counter()
-        horizon = self.settings.steps_per_epoch // self.settings.num_envs
-        rollout, episodes = self.collector.collect(horizon)
+        rollout, episodes = self.collector.collect(self.settings.horizon(self.epoch + 1))
         collected = time.perf_counter()
         self.epoch += 1
         self.steps += rollout.size
