@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import traceback
 from collections.abc import Callable
@@ -121,6 +122,8 @@ def attack_calls(scratch: Path, tries: int, seed: int = 0, deadline: float = 120
 
 def _calls(run: Path, out: Path, numbers: list[int]) -> list[str]:
     logging.disable(logging.CRITICAL)
+    out.mkdir()
+    os.chdir(out)  # some of the values are paths
     api.run_with_display = lambda training, quiet: training.folder.path  # type: ignore[assignment]
     targets = _targets(run, out)
     return [_call(targets, random.Random(number)) for number in numbers]
