@@ -18,7 +18,7 @@ from statewise.runs import checkpoint
 from statewise.runs.differences import differences
 from statewise.runs.folder import RunFolder, check_folder
 from statewise.runs.lock import lock_run
-from statewise.settings import to_json, typed
+from statewise.settings import asked, to_json, typed
 from statewise.training import loop
 from statewise.training.config import TrainSettings, parse_run, read_config
 from statewise.training.evaluate import Evaluation, world_count
@@ -45,7 +45,7 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
 def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False) -> Path:
     """Train from the beginning; returns the run folder."""
     settings = settings.resolved()
-    check_folder("--out", settings.folder.parent)
+    check_folder(asked("out"), settings.folder.parent)
     with loop.build_env(settings) as env:
         training = Training.start(settings, algo_settings, env)
         with lock_run(training.folder.path):
@@ -61,7 +61,7 @@ def train_seeds(
     interrupted ones are continued, if their settings are these.
     """
     settings = settings.resolved()
-    check_folder("--out", settings.folder.parent)
+    check_folder(asked("out"), settings.folder.parent)
     paths = []
     with loop.build_env(settings) as env:
         for seed in seeds:
@@ -83,7 +83,7 @@ def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None =
     wanted = {"train": to_json(settings), "algorithm": to_json(algo_settings)}
     if differences(folder.config(), wanted):
         raise ValueError(
-            f"the run {settings.folder} was made with other settings: choose another --out"
+            f"the run {settings.folder} was made with other settings: choose another {asked('out')}"
         )
     there, own = read_config(folder.config())
     removed = not checkpoint.latest(folder.checkpoints)

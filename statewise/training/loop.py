@@ -22,6 +22,7 @@ from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.journal import MARK, Mark
 from statewise.runs.shapes import check
+from statewise.settings import asked
 from statewise.sim.backend import GpuError
 from statewise.training.collect import Collector
 from statewise.training.config import TrainSettings, cores, read_config, to_config
@@ -226,8 +227,8 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
                 raise GpuError(
                     f"the GPU has too little memory for epochs of "
                     f"{training.settings.steps_per_epoch} steps in {training.settings.num_envs} "
-                    f"worlds: lower --steps-per-epoch or --num-envs, or stop what else is on it "
-                    f"({error})"
+                    f"worlds: lower {asked('steps_per_epoch')} or {asked('num_envs')}, or stop "
+                    f"what else is on it ({error})"
                 ) from error
             report(metrics)
     if not training.finished:

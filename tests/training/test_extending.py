@@ -87,7 +87,11 @@ def test_fewer_steps_than_done_are_refused_and_change_nothing(
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({"algo": "trpo-sl"}, "warmup"), ({"final_radius": 0.5}, "final_radius")],
+    [
+        ({"algo": "trpo-sl"}, "warmup"),
+        ({"final_radius": 0.5}, "final_radius"),
+        ({"final_noise": 0.2}, "final_noise"),
+    ],
 )
 def test_a_schedule_over_the_whole_run_is_named_in_one_warning(
     tmp_path: Path, settings: dict[str, Any], name: str, caplog: pytest.LogCaptureFixture
