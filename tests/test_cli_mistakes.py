@@ -194,7 +194,7 @@ def test_a_demo_that_is_stopped_in_its_training_goes_no_further(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def stopped(suite: str, steps: int, out: str) -> Path:
-        return write_run(Path(out), epochs=4, done=3)
+        return write_run(Path(out), epochs=4, done=3, train={"final_batch": 1})
 
     monkeypatch.setattr(api, "train", stopped)
     with pytest.raises(SystemExit) as left:

@@ -87,7 +87,7 @@ class Training:
         """Continue a run from the newest checkpoint that works. steps: a new length of the run."""
         folder = RunFolder.open(path)
         planned, algo_settings = read_config(folder.config())
-        settings = planned if steps is None else _with_steps(planned, steps, len(folder.metrics()))
+        settings = planned if steps is None else _with_steps(planned, steps, folder.metrics())
         worlds = build_env(settings) if env is None else env
 
         def load(path: Path, state: dict[str, Any]) -> tuple[Training, dict[str, Mark]]:
@@ -123,7 +123,8 @@ class Training:
 
     def _warn_of_schedules(self) -> None:
         """Say which settings make an extended run differ from one that was as long from the start."""
-        if names := self.algo.scheduled:
+        larger = ("final_batch",) if self.settings.final_batch > 1 else ()
+        if names := self.algo.scheduled + larger:
             log.warning(
                 "%s of %s is a schedule over the whole run. Earlier epochs followed the old length, so "
                 "the metrics differ from those of a run of %s steps from the start",
@@ -237,13 +238,15 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
     return training.finished
 
 
-def _with_steps(settings: TrainSettings, steps: int, done: int) -> TrainSettings:
-    """The settings of a run with another length. ValueError if more epochs are done than it has."""
+def _with_steps(settings: TrainSettings, steps: int, done: list[Metrics]) -> TrainSettings:
+    """The settings of a run with another length. ValueError if more has been done than it has."""
     changed = dataclasses.replace(settings, steps=steps)
-    if steps < settings.steps_per_epoch or changed.epochs < done:
+    steps_done = done[-1]["steps"] if done else 0
+    least = max(steps_done, settings.steps_per_epoch)
+    if steps < settings.steps_per_epoch or changed.epochs < len(done):
         raise ValueError(
-            f"steps is {steps:,}, and the run has done {done * settings.steps_per_epoch:,} already: "
-            f"give at least {max(done, 1) * settings.steps_per_epoch:,}"
+            f"{asked('steps')} is {steps:,}, and the run has done {steps_done:,} already: "
+            f"give at least {least:,}"
         )
     return changed
 

@@ -81,7 +81,7 @@ def test_fewer_steps_than_done_are_refused_and_change_nothing(
     before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
     assert main(["resume", str(run), "--steps", steps]) == 2
     told = capsys.readouterr().err
-    assert f"steps is {steps}, and the run has done 480 already: give at least 480" in told
+    assert f"--steps is {steps}, and the run has done 480 already: give at least 480" in told
     assert before == {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
 
 
@@ -91,6 +91,7 @@ def test_fewer_steps_than_done_are_refused_and_change_nothing(
         ({"algo": "trpo-sl"}, "warmup"),
         ({"final_radius": 0.5}, "final_radius"),
         ({"final_noise": 0.2}, "final_noise"),
+        ({"final_batch": 2}, "final_batch"),
     ],
 )
 def test_a_schedule_over_the_whole_run_is_named_in_one_warning(
