@@ -137,8 +137,8 @@ def test_the_table_of_a_grid_shows_hostile_names_as_they_are(
     shown = capsys.readouterr().out
     assert ("wait for [/node]" if terminal else "ValueError: [/x]") in shown
     (found.folder / "config.json").mkdir(parents=True)
-    assert main(["bench", "grid", "--suites", "Point-Hazard-8", "--algos", "cpo", "--seeds", "0", "--dry-run", "--out",
-                 str(tmp_path / "a[/b]")]) == 0  # fmt: skip
+    grid = ["bench", "grid", "--suites", "Point-Hazard-8", "--algos", "cpo", "--seeds", "0"]
+    assert main([*grid, "--dry-run", "--out", str(tmp_path / "a[/b]")]) == 0
     assert "a[/b]" in capsys.readouterr().out
 
 

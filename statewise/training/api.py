@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from statewise import metrics
-from statewise.algos.base import Settings
+from statewise.algos.shared_settings import Settings
 from statewise.console import console
 from statewise.envs.env import Env
 from statewise.plugins import import_for_run, import_modules
@@ -96,12 +96,18 @@ def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None =
 
 @typed
 def resume(
-    path: str | Path, quiet: bool = False, imports: Sequence[str] = (), trust: bool = False
+    path: str | Path,
+    steps: int | None = None,
+    quiet: bool = False,
+    imports: Sequence[str] = (),
+    trust: bool = False,
 ) -> Path:
-    """Continue a run from its last checkpoint; returns the run folder.
+    """Continue a run from its last checkpoint, and return the run folder.
 
-    imports: the plug-ins that the run was trained with. A run folder is data, so that it cannot have
-    modules imported by itself, unless `trust` is set.
+    steps: environment steps in all. More than the run has extend it, also when it is finished. None
+    keeps the number that it was started with.
+    imports: the plug-ins that the run was trained with. A run folder is data, so it cannot import
+    modules by itself, unless `trust` is set.
     """
     folder = RunFolder.open(Path(path))
     with lock_run(folder.path):
@@ -109,7 +115,7 @@ def resume(
         import_for_run(folder.path, folder.config(), imports, trust)
         settings, _ = read_config(folder.config())
         with loop.build_env(settings) as env:
-            return run_with_display(Training.resume(folder.path, env), quiet)
+            return run_with_display(Training.resume(folder.path, env, steps), quiet)
 
 
 def finished(path: Path) -> bool:
@@ -191,7 +197,7 @@ def run_with_display(training: Training, quiet: bool) -> Path:
     else:
         screen.print(
             f"stopped after epoch {training.epoch} and saved. Continue with\n"
-            f"  statewise train --resume {path}",
+            f"  statewise resume {path}",
             soft_wrap=True,
         )
     return path
