@@ -73,7 +73,7 @@ def test_training_shows_hostile_names_as_they_are(
         ("verify",),
         ("certify", "--episodes", "20", "--out", "[bold]", "--worst", "0"),
         ("plot", "--out", "[bold].png"),
-        ("train", "--resume"),
+        ("resume",),
     ],
 )
 def test_commands_show_hostile_names_as_they_are(
@@ -86,7 +86,7 @@ def test_commands_show_hostile_names_as_they_are(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     name, *options = command
-    given = [name, *options, str(run)] if "--resume" in options else [name, str(run), *options]
+    given = [name, str(run), *options]
     assert main(given) == 0
     shown = capsys.readouterr().out
     wanted = {
@@ -94,7 +94,7 @@ def test_commands_show_hostile_names_as_they_are(
         "play": COST,
         "certify": COST,
         "verify": str(run),
-        "train": str(run),
+        "resume": str(run),
     }
     assert wanted.get(name, "[bold]") in shown
     assert "[bold]" not in given or "[bold]" in shown
