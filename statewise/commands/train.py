@@ -1,4 +1,4 @@
-"""`statewise train`: a new run, or the rest of one."""
+"""`statewise train`: start or resume a run."""
 
 from __future__ import annotations
 
