@@ -96,10 +96,16 @@ def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None =
 
 @typed
 def resume(
-    path: str | Path, quiet: bool = False, imports: Sequence[str] = (), trust: bool = False
+    path: str | Path,
+    steps: int | None = None,
+    quiet: bool = False,
+    imports: Sequence[str] = (),
+    trust: bool = False,
 ) -> Path:
-    """Continue a run from its last checkpoint and return its folder.
+    """Continue a run from its last checkpoint, and return its folder.
 
+    steps: environment steps in total. A larger number extends the run, even a finished one. None keeps
+        the number of the run.
     imports: the plug-ins that the run was trained with. They are imported only if you name them here.
     trust: import the plug-ins that the run folder names, which runs their code.
     """
@@ -109,7 +115,7 @@ def resume(
         import_for_run(folder.path, folder.config(), imports, trust)
         settings, _ = read_config(folder.config())
         with loop.build_env(settings) as env:
-            return run_with_display(Training.resume(folder.path, env), quiet)
+            return run_with_display(Training.resume(folder.path, env, steps), quiet)
 
 
 def finished(path: Path) -> bool:
@@ -191,7 +197,7 @@ def run_with_display(training: Training, quiet: bool) -> Path:
     else:
         console.print(
             f"stopped after epoch {training.epoch} and saved. Continue with\n"
-            f"  statewise train --resume {path}",
+            f"  statewise resume {path}",
             markup=False,
         )
     return path
