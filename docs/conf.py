@@ -1,0 +1,38 @@
+"""Sphinx configuration. `make docs` builds the site into docs/_build/html."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import generate
+
+from statewise.version import __version__
+
+project = "statewise"
+author = "the statewise contributors"
+release = version = __version__
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build", "make_pictures.py", "generate.py"]
+
+html_theme = "furo"
+html_title = f"statewise {release}"
+html_static_path: list[str] = []
+html_theme_options = {"navigation_with_keys": True}
+
+# Docstrings are written in plain text with single backticks for code.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_class_signature = "separated"
+python_use_unqualified_type_names = True
+
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 4
+nb_execution_mode = "off"  # the notebook is stored with its outputs; a test runs it
+suppress_warnings = ["mystnb.unknown_mime_type"]
+
+
+def setup(app):
+    app.connect("builder-inited", lambda _: generate.write_all(Path(app.srcdir) / "reference"))
