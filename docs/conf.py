@@ -1,5 +1,6 @@
 """Sphinx configuration. `make docs` builds the site into docs/_build/html."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -34,5 +35,23 @@ nb_execution_mode = "off"  # the notebook is stored with its outputs; a test run
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
 
+def list_parameters(app, what, name, obj, options, lines):
+    """Show the lines `name: meaning` of a docstring as a list."""
+    shown, listing = [], False
+    for line in lines:
+        parameter = re.match(r"(\w+(?:, \w+)*): (.*)", line)
+        if parameter:
+            shown += ([] if listing else [""]) + [f"- `{parameter[1]}`: {parameter[2]}"]
+            listing = True
+        elif listing and line.startswith("    "):
+            shown.append(f"  {line.strip()}")
+        else:
+            shown += [""] if listing and line else []
+            shown.append(line)
+            listing = False
+    lines[:] = shown
+
+
 def setup(app):
+    app.connect("autodoc-process-docstring", list_parameters)
     app.connect("builder-inited", lambda _: generate.write_all(Path(app.srcdir) / "reference"))
