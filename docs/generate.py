@@ -78,9 +78,8 @@ def names() -> str:
     ):
         parts += ["", f"## {title}"]
         for name in sorted(members):
-            module = getattr(statewise, name).__module__
             option = ["   :members:"] if directive == "autoclass" else []
-            parts += ["", "```{eval-rst}", f".. {directive}:: {module}.{name}", *option, "```"]
+            parts += ["", "```{eval-rst}", f".. {directive}:: statewise.{name}", *option, "```"]
     parts += ["", "## Constants", ""]
     parts += [f"- `statewise.{name}`" for name in sorted(rest)]
     return "\n".join(parts) + "\n"
