@@ -38,7 +38,7 @@ def report(when: str, model: PPO, episodes: int) -> None:
             returns[i] += reward
             costs[i] += info["cost"]
             ended = terminated or truncated
-        reached[i] = info["goal_reached"]
+        reached[i] = info["success"]
     env.close()
     print(f"{when}: return {returns.mean():.2f}, cost {costs.mean():.2f}, "
           f"goal reached in {reached.mean():.0%} of {episodes} episodes")  # fmt: skip

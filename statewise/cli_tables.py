@@ -12,7 +12,6 @@ from statewise.envs.render import Episode, Tally
 from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
 from statewise.envs.vec_env import VecEnv
-from statewise.plugins import is_gym
 from statewise.report.table import percent
 from statewise.training.evaluate import Evaluation
 
@@ -112,9 +111,7 @@ def evaluation_table(found: Evaluation) -> Table:
                         f"{how} actions, seed {found.seed}", show_header=False,
                   title_justify="left")  # fmt: skip
     table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
-    ending = "ended by the task" if is_gym(found.suite) else "goal reached"
-    if found.goals is not None:
-        table.add_row(ending, percent(found.goals))
+    table.add_row("successful episodes", percent(found.success))
     table.add_row("episode length", f"{found.length:.0f}")
     for c in found.constraints:
         table.add_row(f"{c.name} cost of an episode", f"{c.episode_cost:.4f}")

@@ -260,7 +260,7 @@ def describe(
             f"cost/{name}/max_p95": float(largest.quantile(0.95)) if len(largest) else None,
             f"cost/{name}/violation_rate": _mean((largest > 0).float()),
             f"cost/{name}/rate": cost_so_far[i] / steps,
-            f"cost/{name}/epoch_rate": float(rollout.cost[..., i].mean()),
+            f"cost/{name}/epoch_rate": float(rollout.true_cost[..., i].mean()),
         }
     for whole in ("episode", "max", "rate", "epoch_rate"):
         parts = [metrics[f"cost/{name}/{whole}"] for name in cost_names]

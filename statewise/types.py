@@ -22,7 +22,7 @@ class EnvSpec:
     cost_names: tuple[str, ...]
     """One for each constraint: the channels of `Step.cost`."""
     cost_ceiling: tuple[float, ...]
-    """The largest cost a step can give on each channel; a simulator fault is charged this."""
+    """The largest `cost` of a step on each channel, margin included. A fault is charged this."""
     max_episode_steps: int
     control_dt: float
     """Seconds of simulated time in one step."""
@@ -30,9 +30,20 @@ class EnvSpec:
     """Where each named block of the observation lies."""
     num_zeros: int = 0
     """How many of the last numbers of an observation are always zero: networks need not read them."""
+    margin: tuple[float, ...] = ()
+    """How long before each constraint is broken `Step.cost` begins, in its unit. Default: 0 each."""
+    clearance_units: tuple[str, ...] = ()
+    """The unit of each clearance, such as "m". Default: not known, ""."""
 
     def __post_init__(self) -> None:
         names = self.cost_names
+        for field, default in (("margin", 0.0), ("clearance_units", "")):
+            given = getattr(self, field) or (default,) * len(names)
+            if len(given) != len(names):
+                raise ValueError(
+                    f"{self.name} has {len(names)} constraints, but the {field} {given}: give one each"
+                )
+            object.__setattr__(self, field, tuple(given))
         if len(set(names)) < len(names):
             raise ValueError(f"{self.name} has constraints of one name, {names}: give each its own")
         wrong = [name for name in names if not name or "/" in name]
@@ -58,6 +69,9 @@ class Step:
 
     A world whose episode ended starts a new one in the same step: `obs` is then the first
     observation of the new episode, and everything else speaks of the episode that ended.
+
+    `cost` and its maxima are what algorithms learn from. With a training margin they begin before a
+    constraint is broken. Reports use `true_cost`, `true_cost_max` and the clearances.
     """
 
     obs: Tensor
@@ -65,7 +79,7 @@ class Step:
     reward: Tensor
     """[B]"""
     cost: Tensor
-    """[B, m] one channel for each constraint, never negative"""
+    """[B, m] one channel for each constraint, never negative. It begins `EnvSpec.margin` early."""
     cost_max_before: Tensor
     """[B, m] largest cost of the episode before this step: the M the action was chosen with"""
     cost_max: Tensor
@@ -78,6 +92,43 @@ class Step:
     """[B, n] the observation this step led to: the true last one where an episode ended"""
     sim_fault: Tensor
     """[B] the simulator failed: terminated, charged the cost ceiling"""
+    success: Tensor
+    """[B] the task succeeded in this step, such as by reaching the goal"""
+    true_cost: Tensor
+    """[B, m] the cost without a margin: above 0 only where a constraint is broken"""
+    true_cost_max: Tensor
+    """[B, m] largest true cost of the episode up to and including this step"""
+    clearance: Tensor
+    """[B, m] how far each constraint is from being broken, in its own unit; negative once broken"""
+    min_clearance: Tensor
+    """[B, m] smallest clearance of the episode up to and including this step"""
+
+    @classmethod
+    def from_costs(
+        cls,
+        obs: Tensor,
+        reward: Tensor,
+        cost: Tensor,
+        cost_max_before: Tensor,
+        cost_max: Tensor,
+        terminated: Tensor,
+        truncated: Tensor,
+        final_obs: Tensor,
+        sim_fault: Tensor,
+        success: Tensor | None = None,
+        clearance: Tensor | None = None,
+        min_clearance: Tensor | None = None,
+    ) -> Step:
+        """A Step of an environment without a margin. Unless given, a clearance is the negative cost,
+        and an episode succeeds when the task ends it.
+        """
+        return cls(
+            obs, reward, cost, cost_max_before, cost_max, terminated, truncated, final_obs, sim_fault,
+            terminated & ~sim_fault if success is None else success,
+            cost, cost_max,
+            -cost if clearance is None else clearance,
+            -cost_max if min_clearance is None else min_clearance,
+        )  # fmt: skip
 
     @property
     def ended(self) -> Tensor:
@@ -95,12 +146,18 @@ class Step:
         return self.cost_max.masked_fill(self.ended.unsqueeze(-1), 0.0)
 
 
-def first_step(obs: Tensor, num_costs: int) -> Step:
-    """The Step a reset returns: observations, and zeros for all that has not happened yet."""
+def first_step(obs: Tensor, num_costs: int, clearance: Tensor | None = None) -> Step:
+    """The Step a reset returns: observations, and zeros for all that has not happened yet.
+
+    clearance: `[B, m]` at the start, where it is known.
+    """
     batch = len(obs)
     zero = obs.new_zeros(batch, num_costs)
     no = torch.zeros(batch, dtype=torch.bool, device=obs.device)
-    return Step(obs, obs.new_zeros(batch), zero, zero, zero, no, no, obs, no)
+    start = zero if clearance is None else clearance
+    return Step.from_costs(
+        obs, obs.new_zeros(batch), zero, zero, zero, no, no, obs, no, no, start, start
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +185,10 @@ class Rollout:
     reward: Tensor
     """[T, B]"""
     cost: Tensor
+    """[T, B, m] with the training margin"""
+    true_cost: Tensor
+    """[T, B, m] without it: what is reported"""
+    clearance: Tensor
     """[T, B, m]"""
     last_cost: Tensor
     """[T, B, m] cost of the step before, 0 where an episode starts"""
@@ -167,15 +228,19 @@ class Episodes:
     returns: Tensor
     """[k] sum of rewards"""
     cost: Tensor
-    """[k, m] sum of each cost"""
+    """[k, m] sum of each true cost"""
     cost_max: Tensor
-    """[k, m] largest of each cost"""
+    """[k, m] largest of each true cost"""
+    min_clearance: Tensor
+    """[k, m] smallest of each clearance"""
     length: Tensor
     """[k] steps"""
     terminated: Tensor
     """[k] by the task; the others ran out of time"""
     fault: Tensor
     """[k] by a simulator fault"""
+    success: Tensor
+    """[k] the task succeeded in at least one step"""
 
     def __len__(self) -> int:
         return len(self.returns)

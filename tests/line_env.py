@@ -71,7 +71,8 @@ class LineEnv(Env):
         self.x = self.x.masked_fill(ended, 0.0)
         self.t = self.t.masked_fill(ended, 0)
         self.top = after.masked_fill(ended.unsqueeze(1), 0.0)
-        return Step(self._obs(), move, cost, before, after, terminated, truncated, final_obs, no)
+        obs = self._obs()
+        return Step.from_costs(obs, move, cost, before, after, terminated, truncated, final_obs, no)
 
     def state_dict(self) -> dict[str, Any]:
         return {"x": self.x, "t": self.t, "top": self.top}

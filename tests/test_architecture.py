@@ -17,7 +17,7 @@ LAYERS = [
     {"cuda_graphs", "nets", "sim", "theory", "runs"},
     {"algos", "envs"},
     {"training"},
-    {"bench", "report"},
+    {"bench", "report", "deploy"},
     {"paper"},
     {"cli", "cli_tables"},
     {"commands"},

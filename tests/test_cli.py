@@ -180,13 +180,13 @@ def test_suites_page_has_the_table_that_is_printed(capsys: pytest.CaptureFixture
 
 
 def test_an_evaluation_shows_one_violation_among_many_episodes() -> None:
-    one = Violation("hazard", 0.001, 0.001, 0.1, 0.001, 1, 1 / 5000, 5e-6, 1.1e-3)
+    one = Violation("hazard", 0.001, 0.001, 0.1, 0.001, 1, 1 / 5000, 5e-6, 1.1e-3, 0.2, -0.1)
     found = Evaluation(
         suite="Point-Hazard-8", algo="scpo", episodes=5000, seed=0, sampled=False, threshold=0.0,
-        mean_return=2.0, return_std=0.1, length=80.0, goals=1.0, sim_faults=0, constraints=(one,),
+        mean_return=2.0, return_std=0.1, length=80.0, success=1.0, sim_faults=0, constraints=(one,),
     )  # fmt: skip
     console = Console(width=200, file=io.StringIO())
     console.print(evaluation_table(found))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "0.020 % (95 % interval 0.00050 % to 0.11 %)" in text
-    assert "goal reached" in text and "100.0 %" in text
+    assert "successful episodes" in text and "100.0 %" in text

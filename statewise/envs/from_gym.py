@@ -29,7 +29,7 @@ log = logging.getLogger("statewise")
 
 NO_LIMIT = 100_000
 """Episodes of an environment without a time limit are truncated after this many steps."""
-_SAVED = ("obs", "time", "cost_max")
+_SAVED = ("obs", "time", "cost_max", "min_clearance")
 """Arrays of the running episodes: `_obs` and so on."""
 
 
@@ -81,7 +81,7 @@ class GymEnv(Env):
             blocks = gym.observation_blocks(probe.observation_space, name)
             flat = gymnasium.spaces.utils.flatdim(probe.observation_space)
             self._keys = (cost_keys,) if isinstance(cost_keys, str) else tuple(cost_keys)
-            costs = self._probe_costs(World(probe, f"the trial step of {name}"))
+            costs, self._gives_clearance = self._probe(World(probe, f"the trial step of {name}"))
             limits = [n for n in (max_episode_steps or limit,) if n] + gym.time_limits(probe)
             self.has_time_limit = bool(limits)
             self.spec = EnvSpec(
@@ -109,6 +109,7 @@ class GymEnv(Env):
         self._obs = np.zeros((num_envs, flat), np.float32)
         self._time = np.zeros(num_envs, np.int64)
         self._cost_max = np.zeros((num_envs, len(costs)), np.float32)
+        self._min_clearance = np.full_like(self._cost_max, np.inf)
         self._largest = np.array(self.spec.cost_ceiling, np.float32)
         """[m] the largest costs seen, and at least the ceiling: what a fault is charged with"""
 
@@ -138,18 +139,22 @@ class GymEnv(Env):
         """Advance every world by one action `[B, a]`, each component from -1 to 1."""
         self.check_action(action)
         self._ready = False  # until all worlds have been stepped: an error in one ends them all
-        final_obs, reward, cost, terminated, truncated, fault = self._step_worlds(action)
+        final_obs, reward, cost, terminated, truncated, fault, infos = self._step_worlds(action)
         self._largest = np.maximum(self._largest, cost.max(axis=0))
         cost[fault] = self._largest
+        clearance = self._clearances(infos, cost, fault)
+        min_clearance = np.minimum(self._min_clearance, clearance)
         cost_max_before, cost_max = self._cost_max, np.maximum(self._cost_max, cost)
         self._time += 1
         terminated |= fault
         truncated = (truncated | (self._time >= self.spec.max_episode_steps)) & ~terminated
-        obs = self._restart(terminated | truncated, final_obs, cost_max)
+        by_task = zip(infos, (terminated & ~fault).tolist(), strict=True)
+        success = np.array([gym.success_in(info, ended) for info, ended in by_task]) & ~fault
+        obs = self._restart(terminated | truncated, final_obs, cost_max, min_clearance)
         self._ready = True
         parts = (obs, reward, cost, cost_max_before, cost_max, terminated, truncated, final_obs,
-                 fault)  # fmt: skip
-        return Step(*(torch.from_numpy(part).to(self.device) for part in parts))
+                 fault, success, clearance, min_clearance)  # fmt: skip
+        return Step.from_costs(*(torch.from_numpy(part).to(self.device) for part in parts))
 
     def close(self) -> None:
         """Close every world, the others too if one fails to."""
@@ -219,19 +224,22 @@ class GymEnv(Env):
         self._obs = obs
         self._time = np.zeros_like(self._time)
         self._cost_max = np.zeros_like(self._cost_max)
+        self._min_clearance = np.full_like(self._cost_max, np.inf)
         self._ready = True
         return first_step(torch.from_numpy(obs).to(self.device), self.spec.num_costs)
 
-    def _restart(self, ended: Bools, final_obs: Floats, cost_max: Floats) -> Floats:
+    def _restart(
+        self, ended: Bools, final_obs: Floats, cost_max: Floats, min_clearance: Floats
+    ) -> Floats:
         """Begin new episodes where they ended; the observations `[B, n]` to act on."""
         obs = final_obs
         if ended.any():
             # What is handed out is replaced, never written.
-            obs, cost_max = obs.copy(), cost_max.copy()
+            obs, cost_max, min_clearance = obs.copy(), cost_max.copy(), min_clearance.copy()
             for i in np.flatnonzero(ended).tolist():
                 obs[i] = self._reset_world(i, None)
-            cost_max[ended], self._time[ended] = 0.0, 0
-        self._obs, self._cost_max = obs, cost_max
+            cost_max[ended], min_clearance[ended], self._time[ended] = 0.0, np.inf, 0
+        self._obs, self._cost_max, self._min_clearance = obs, cost_max, min_clearance
         return obs
 
     def _reset_world(self, i: int, seed: int | None) -> Floats:
@@ -241,8 +249,11 @@ class GymEnv(Env):
     def _derived(self, i: int, begun: int) -> int:
         return int(part_of(self.seed, i, begun).generate_state(1)[0])
 
-    def _step_worlds(self, action: Tensor) -> tuple[Floats, Floats, Floats, Bools, Bools, Bools]:
-        """Observations `[B, n]`, rewards `[B]`, costs `[B, m]`, terminations, truncations, faults.
+    def _step_worlds(
+        self, action: Tensor
+    ) -> tuple[Floats, Floats, Floats, Bools, Bools, Bools, list[dict[str, Any]]]:
+        """Observations `[B, n]`, rewards `[B]`, costs `[B, m]`, terminations, truncations, faults
+        and infos.
 
         After a fault the observation is the last one that was finite, and there is no reward.
         """
@@ -266,7 +277,16 @@ class GymEnv(Env):
             else:
                 found = gym.costs_in(info, self._keys, world.label)
                 cost[i] = gym.read_costs(self.spec.cost_names, found, world.label)
-        return obs, reward, cost, terminated, truncated, fault
+        return obs, reward, cost, terminated, truncated, fault, infos
+
+    def _clearances(self, infos: list[dict[str, Any]], cost: Floats, fault: Bools) -> Floats:
+        """[B, m] those that the environments report, or the negative costs."""
+        clearance = -cost
+        if self._gives_clearance:
+            for i in np.flatnonzero(~fault).tolist():
+                label = self._worlds[i].label
+                clearance[i] = gym.read_clearance(infos[i], self.spec.cost_names, label)
+        return clearance
 
     def _controls(self, action: Tensor) -> NDArray[Any]:
         """[B, ...] actions from -1 to 1, scaled to the bounds of the action space."""
@@ -276,11 +296,12 @@ class GymEnv(Env):
         low, high = box.low.astype(np.float64), box.high.astype(np.float64)
         return (low + (high - low) * share).clip(low, high).astype(box.dtype)
 
-    def _probe_costs(self, world: World) -> tuple[str, ...]:
-        """The names of the costs that one step of an instance shows."""
+    def _probe(self, world: World) -> tuple[tuple[str, ...], bool]:
+        """The names of the costs that one step of an instance shows, and whether it has clearances."""
         world.reset(self._derived(0, 0))
         middle = (self._actions.low / 2 + self._actions.high / 2).astype(self._actions.dtype)
-        found = gym.costs_in(world.step(middle)[-1], self._keys, world.label)
+        info = world.step(middle)[-1]
+        found = gym.costs_in(info, self._keys, world.label)
         names = tuple(name for name, _ in found)
         for name in names:
             if not name.isprintable():
@@ -288,7 +309,9 @@ class GymEnv(Env):
                     f"{world.label} calls a constraint {name!r}: give it a name of one line"
                 )
         gym.read_costs(names, found, world.label)
-        return names
+        if "clearance" in info:
+            gym.read_clearance(info, names, world.label)
+        return names, "clearance" in info
 
 
 # Making one ------------------------------------------------------------------------------------

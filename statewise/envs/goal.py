@@ -58,22 +58,25 @@ class GoalTask:
         self.obs_size = sum(sizes.values())
 
     def measure(self, sensors: Tensor, objects: Tensor) -> tuple[Tensor, Tensor]:
-        """Distance to the goal `[R]` and cost `[R, m]`, from `[R, ns]` and `[R, K, 3]`."""
+        """Distance to the goal `[R]` and clearances `[R, m]`, from `[R, ns]` and `[R, K, 3]`."""
         reaching = objects[:, : self._hazards.stop] - sensors[:, None, self.point]
         x, y, z = reaching.unbind(-1)
         distance = torch.hypot(x, y)  # several times faster than a norm over so short an axis
         if self._spatial:
             distance = torch.hypot(distance, z)
-        costs = {}
+        clearances = {}
         if self.num_hazards:
             nearest = distance[:, 1:].amin(dim=1)
             if self._capsules:
-                nearest = self._clearance(sensors, objects[:, self._hazards])
-            costs["hazard"] = (self._radius["hazard"] - nearest).clamp(min=0.0)
+                nearest = self._gap(sensors, objects[:, self._hazards])
+            clearances["hazard"] = nearest - self._radius["hazard"]
         if self.num_pillars:
-            costs["pillar"] = (sensors[:, self._contacts] > 0).any(dim=1).to(sensors.dtype)
-        cost = torch.stack([costs[c.name] for c in self.suite.constraints], dim=1)
-        return distance[:, 0], cost
+            x, y, _ = (objects[:, self._pillars] - sensors[:, None, self.point]).unbind(-1)
+            gap = torch.hypot(x, y).amin(dim=1) - self._radius["pillar"]
+            touch = (sensors[:, self._contacts] > 0).any(dim=1)
+            clearances["pillar"] = torch.where(touch, gap.clamp(max=-0.001), gap.clamp(min=0.0))
+        clearance = torch.stack([clearances[c.name] for c in self.suite.constraints], dim=1)
+        return distance[:, 0], clearance
 
     def observe(self, sensors: Tensor, objects: Tensor) -> Tensor:
         """The observation `[R, n]`, its blocks in the order of `blocks`."""
@@ -96,7 +99,7 @@ class GoalTask:
             parts.append(sensors.new_zeros(len(sensors), self.num_zeros))
         return torch.cat(parts, dim=1)
 
-    def _clearance(self, sensors: Tensor, centres: Tensor) -> Tensor:
+    def _gap(self, sensors: Tensor, centres: Tensor) -> Tensor:
         """Least distance `[R]` from any capsule's surface to any of the centres `[R, N, 3]`."""
         gaps = []
         for start, end, radius in self._capsules:

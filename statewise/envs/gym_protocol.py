@@ -223,6 +223,30 @@ def _read_cost(value: Any, name: str, label: str) -> float:
     return cost
 
 
+def read_clearance(info: Mapping[str, Any], names: tuple[str, ...], label: str) -> list[float]:
+    """[m] the clearances in an info: a number, a sequence or a dict by the names of the costs."""
+    given = info.get("clearance")
+    if isinstance(given, Mapping):
+        given = [given.get(name) for name in names]
+    try:
+        values = np.asarray(given, np.float32).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{label} reported the clearance {given!r:.60}: give a number for each cost"
+        ) from error
+    if len(values) != len(names) or not np.isfinite(values).all():
+        raise ValueError(
+            f"{label} reported the clearance {given!r:.60}: give a finite number for each of the costs "
+            f"{', '.join(names)}, at every step"
+        )
+    return [float(value) for value in values]
+
+
+def success_in(info: Mapping[str, Any], by_task: bool) -> bool:
+    """Whether the task succeeded: `success` or `is_success` of an info, or the task's end."""
+    return bool(info.get("success", info.get("is_success", by_task)))
+
+
 # Saving ----------------------------------------------------------------------------------------
 
 

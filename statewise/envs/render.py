@@ -77,8 +77,8 @@ class Tally:
         """Count one step of every world; the episodes it ended."""
         self.steps += 1
         self.ret += step.reward.cpu()
-        self.cost += step.cost.cpu()
-        self.cost_max = step.cost_max.cpu().clone()
+        self.cost += step.true_cost.cpu()
+        self.cost_max = step.true_cost_max.cpu().clone()
         ended = step.ended.cpu()
         episodes = [self._finish(int(world), step) for world in ended.nonzero()[:, 0]]
         for total in (self.steps, self.ret, self.cost, self.cost_max):
@@ -247,7 +247,8 @@ class _Stage:
         sensors = torch.tensor(data.sensordata, dtype=torch.float32)
         rows = sensors.unsqueeze(0).to(env.device)
         objects = torch.cat([env.goal.unsqueeze(1), env.hazards, env.pillars], 1)[world, None]
-        cost = tuple(env.task.measure(rows, objects)[1][0].tolist())
+        clearance = env.task.measure(rows, objects)[1]
+        cost = tuple(env.true_cost(clearance)[0].tolist())
         named, point = env.sim.scene.sensors, env.suite.robot.point
         values = sensors.numpy().astype(np.float64)
         axes = np.stack([values[named[f"{point}_{axis}"]] for axis in "xyz"], axis=1)

@@ -44,6 +44,11 @@ class Constraint:
     """The largest cost it can give."""
 
     @property
+    def contact(self) -> bool:
+        """Whether the cost is 1 in contact and 0 otherwise, instead of a depth."""
+        return self.kind == "Pillar"
+
+    @property
     def name(self) -> str:
         """Short name of the cost channel and of the lidar that sees it: hazard, pillar."""
         return "pillar" if self.kind == "Pillar" else "hazard"

@@ -4,7 +4,8 @@
 `VecEnv` itself, which begins new episodes in the same step. Both speak numpy.
 
 `info` holds, of the step just taken: `cost` (the sum over constraints), `costs [m]` (one for each),
-`cost_max [m]` (the largest of the episode so far), `goal_reached` and `sim_fault`.
+`cost_max [m]` (the largest of the episode so far), `clearance [m]` (negative once a constraint is
+broken), `success`, and `sim_fault`.
 """
 
 from __future__ import annotations
@@ -89,19 +90,15 @@ class _Worlds:
         """Advance; the step and its info, a batch for each name."""
         given = torch.from_numpy(np.array(action))
         self.worlds.check_action(given, shape, finite=False)  # the worlds look at the values
-        distance = _goal_distance(self.worlds) if self.worlds.continuing else None
         rows = given.to(self.worlds.device, torch.float32).reshape(self.worlds.num_envs, -1)
         step = self.worlds.step(rows)
         self._follow(step)
-        reached = step.terminated & ~step.sim_fault
-        if distance is not None:
-            # Coming closer earns at most the distance there was: what is more is the goal's bonus.
-            reached = step.reward > distance
         return step, {
-            "cost": _numpy(step.cost.double().sum(dim=1)),
-            "costs": _numpy(step.cost),
-            "cost_max": _numpy(step.cost_max),
-            "goal_reached": _numpy(reached),
+            "cost": _numpy(step.true_cost.double().sum(dim=1)),
+            "costs": _numpy(step.true_cost),
+            "cost_max": _numpy(step.true_cost_max),
+            "clearance": _numpy(step.clearance),
+            "success": _numpy(step.success),
             "sim_fault": _numpy(step.sim_fault),
         }
 
@@ -245,12 +242,6 @@ def _suite(name: str, max_episode_steps: int | None) -> Suite:
     if max_episode_steps < 1:
         raise ValueError(f"max_episode_steps is {max_episode_steps}: an episode has at least 1")
     return dataclasses.replace(suite, max_episode_steps=max_episode_steps)
-
-
-def _goal_distance(worlds: VecEnv) -> Tensor:
-    """[B]"""
-    gap = worlds.goal - worlds.robot_pos
-    return torch.linalg.vector_norm(gap if worlds.suite.robot.spatial else gap[:, :2], dim=1)
 
 
 def _batched(infos: dict[str, NDArray[Any]], step: Step) -> dict[str, Any]:

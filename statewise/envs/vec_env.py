@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,7 +22,9 @@ from statewise.sim.scene import SUBSTEPS, build_scene
 from statewise.types import EnvSpec, Step, first_step
 
 _FAR = 100.0
-_SAVED = ("objects", "sensors", "distance", "cost_max", "time")
+_SAVED = (
+    "objects", "sensors", "distance", "cost_max", "true_cost_max", "min_clearance", "time"
+)  # fmt: skip
 """Tensors of the running episodes: `_objects` and so on."""
 
 
@@ -31,6 +35,8 @@ class VecEnv(Env):
     device: where physics and everything else runs: "cpu", "cuda", "cuda:1" (docs/gpu.md).
     compact: leave out the observation blocks that are always zero.
     continuing: move the goal when it is reached and go on, instead of ending the episode.
+    margin: how long before a constraint is broken `Step.cost` begins, in the constraint's unit. One
+        number for all constraints, or one for each. `Step.true_cost` has no margin.
     threads: CPU threads for physics, or on a GPU for drawing layouts. 0 means all cores.
         Trajectories do not depend on it.
     integrator: MuJoCo integrator instead of the robot's own, such as "implicitfast".
@@ -51,6 +57,7 @@ class VecEnv(Env):
         *,
         compact: bool = False,
         continuing: bool = False,
+        margin: float | Sequence[float] = 0.0,
         threads: int = 0,
         integrator: str | None = None,
         autoreset: bool = True,
@@ -74,23 +81,32 @@ class VecEnv(Env):
         )
         self.device = self.sim.device
         self.task = GoalTask(self.suite, scene, compact, self.device)
+        margins = _margins(margin, [c.name for c in self.suite.constraints], self.suite.name)
         self.spec = EnvSpec(
             name=self.suite.name,
             obs_size=self.task.obs_size,
             action_size=scene.model.nu,
             cost_names=tuple(c.name for c in self.suite.constraints),
-            cost_ceiling=tuple(c.ceiling for c in self.suite.constraints),
+            cost_ceiling=tuple(
+                c.ceiling if c.contact else c.ceiling + early
+                for c, early in zip(self.suite.constraints, margins, strict=True)
+            ),
             max_episode_steps=self.suite.max_episode_steps,
             control_dt=scene.model.opt.timestep * SUBSTEPS,
             blocks=self.task.blocks,
             num_zeros=self.task.num_zeros,
+            margin=margins,
+            clearance_units=("m",) * len(margins),
         )
         self._fault_count = FaultCount(self.suite.name, self.sim)
         low, high = torch.tensor(scene.model.actuator_ctrlrange, dtype=torch.float32).unbind(1)
         self._ctrl_centre = ((low + high) / 2).to(self.device)
         self._ctrl_half = ((high - low) / 2).to(self.device)
-        ceiling = torch.tensor(self.spec.cost_ceiling, dtype=torch.float32)
-        self._ceiling = ceiling.to(self.device)
+        self._ceiling = self._row([c.ceiling for c in self.suite.constraints])
+        self._margin = self._row(margins)
+        self._contact = self._row([c.contact for c in self.suite.constraints]).bool()
+        self._frame: dict[str, Any] | None = None
+        self._recording = False
         # Layouts are made on the CPU, to be the same on every device.
         rest = self._sensors_at_rest()
         host_task = GoalTask(self.suite, scene, compact, torch.device("cpu"))
@@ -104,6 +120,7 @@ class VecEnv(Env):
         self._sensors = rest.to(self.device).repeat(num_envs, 1)
         self._distance = self._sensors.new_zeros(num_envs)
         self._cost_max = self._sensors.new_zeros(num_envs, self.spec.num_costs)
+        self._true_cost_max = self._min_clearance = self._cost_max
         self._time = torch.zeros(num_envs, dtype=torch.long, device=self.device)
         self._objects = self._sensors.new_zeros(num_envs, self._layouts.num_objects, 3)
 
@@ -136,6 +153,25 @@ class VecEnv(Env):
         If physics runs on a GPU, reading this waits for it and logs a warning about new faults.
         """
         return self._fault_count.total
+
+    def true_cost(self, clearance: Tensor) -> Tensor:
+        """The costs `[R, m]` of clearances `[R, m]`, without a margin."""
+        return self._cost(clearance, torch.zeros_like(self._margin))
+
+    def record(self, on: bool = True) -> None:
+        """Keep a `frame` of every step from now on, or stop doing so."""
+        self._recording, self._frame = on, None
+
+    @property
+    def frame(self) -> dict[str, Any]:
+        """The state that the last step led to, before ended episodes were restarted.
+
+        `qpos [B, nq]`, `mocap [B, k, 3]` (positions of the bodies that are moved between episodes),
+        and `objects`: `[B, N, 3]` for each kind.
+        """
+        if self._frame is None:
+            raise RuntimeError("no frame yet: call record() before reset() or step()")
+        return self._frame
 
     # Reset and step ----------------------------------------------------------------------------
 
@@ -196,9 +232,8 @@ class VecEnv(Env):
 
     def _advance(self, action: Tensor) -> Step:
         sensors, fault = self._simulate(action)
-        distance, cost = self.task.measure(sensors, self._objects)
-        cost = torch.where(fault.unsqueeze(1), self._ceiling, cost)
-        cost_max = torch.maximum(self._cost_max, cost)
+        distance, clearance = self.task.measure(sensors, self._objects)
+        costs = self._charge(torch.where(fault.unsqueeze(1), -self._ceiling, clearance))
         reached = (distance <= self.suite.robot.goal_radius) & ~fault
         reward = (self._distance - distance).clamp(-10.0, 10.0) + reached
         reward = reward.masked_fill(fault, 0.0)
@@ -207,12 +242,48 @@ class VecEnv(Env):
         truncated = (self._time >= self.spec.max_episode_steps) & ~terminated
         if self.continuing:
             truncated = self._replace_goals(reached & ~truncated, sensors, distance) | truncated
-        cost_max_before, self._cost_max = self._cost_max, cost_max
         self._sensors, self._distance = sensors, distance
+        if self._recording:
+            self._frame = self._snapshot()
         obs, final_obs = self._restart(terminated | truncated)
         return Step(
-            obs, reward, cost, cost_max_before, cost_max, terminated, truncated, final_obs, fault
-        )
+            obs=obs, reward=reward, terminated=terminated, truncated=truncated, final_obs=final_obs,
+            sim_fault=fault, success=reached, **costs,
+        )  # fmt: skip
+
+    def _charge(self, clearance: Tensor) -> dict[str, Tensor]:
+        """The costs of clearances `[B, m]` and their maxima: the parts of a Step."""
+        cost_max_before = self._cost_max
+        cost = self._cost(clearance, self._margin)
+        self._cost_max = torch.maximum(cost_max_before, cost)
+        true_cost, true_cost_max = cost, self._cost_max
+        if any(self.spec.margin):
+            true_cost = self.true_cost(clearance)
+            true_cost_max = torch.maximum(self._true_cost_max, true_cost)
+        self._true_cost_max = true_cost_max
+        self._min_clearance = torch.minimum(self._min_clearance, clearance)
+        return {
+            "cost": cost,
+            "cost_max_before": cost_max_before,
+            "cost_max": self._cost_max,
+            "true_cost": true_cost,
+            "true_cost_max": self._true_cost_max,
+            "clearance": clearance,
+            "min_clearance": self._min_clearance,
+        }
+
+    def _cost(self, clearance: Tensor, margin: Tensor) -> Tensor:
+        """What clearances `[R, m]` cost: how far they are below the margin, or 1 for contacts."""
+        short = (margin - clearance).clamp_(min=0.0)
+        return torch.where(self._contact, (short > 0).to(short.dtype), short)
+
+    def _row(self, values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32).to(self.device)
+
+    def _snapshot(self) -> dict[str, Any]:
+        qpos, mocap = self.sim.positions()
+        objects = {"goal": self.goal.unsqueeze(1), "hazard": self.hazards, "pillar": self.pillars}
+        return {"qpos": qpos, "mocap": mocap, "objects": objects}
 
     # Saving ------------------------------------------------------------------------------------
 
@@ -251,11 +322,14 @@ class VecEnv(Env):
     def _begin(self, robot: Tensor, yaw: Tensor, objects: Tensor) -> Step:
         self._objects = objects.clone()
         self._sensors = self._put(self._everywhere, robot, yaw, objects)
-        self._distance, _ = self.task.measure(self._sensors, self._objects)
-        self._cost_max = torch.zeros_like(self._cost_max)
+        self._distance, self._min_clearance = self.task.measure(self._sensors, self._objects)
+        self._cost_max = self._true_cost_max = torch.zeros_like(self._cost_max)
         self._time = torch.zeros_like(self._time)
         self._ready = True
-        return first_step(self.task.observe(self._sensors, self._objects), self.spec.num_costs)
+        if self._recording:
+            self._frame = self._snapshot()
+        obs = self.task.observe(self._sensors, self._objects)
+        return first_step(obs, self.spec.num_costs, self._min_clearance)
 
     def _put(self, where: Tensor, robot: Tensor, yaw: Tensor, objects: Tensor) -> Tensor:
         """Put robots and pillars in their places; the sensors there."""
@@ -295,12 +369,14 @@ class VecEnv(Env):
             torch.cat([self._sensors, sensors]), torch.cat([self._objects, objects])
         )
         final_obs, first_obs = rows[: self.num_envs], rows[self.num_envs :]
-        distance, _ = self.task.measure(sensors, objects)
+        distance, clearance = self.task.measure(sensors, objects)
         # The tensors of this step are handed out, so they are replaced, never written.
         self._sensors = _replaced(self._sensors, where, sensors)
         self._objects = _replaced(self._objects, where, objects)
         self._distance = _replaced(self._distance, where, distance)
         self._cost_max = self._cost_max.masked_fill(ended.unsqueeze(1), 0.0)
+        self._true_cost_max = self._true_cost_max.masked_fill(ended.unsqueeze(1), 0.0)
+        self._min_clearance = _replaced(self._min_clearance, where, clearance)
         self._time = self._time.masked_fill(ended, 0)
         return _replaced(final_obs, where, first_obs), final_obs
 
@@ -330,6 +406,23 @@ class VecEnv(Env):
         return one_torch_thread() if self.device.type == "cpu" else nullcontext()
 
 
+def _margins(
+    margin: float | Sequence[float], names: Sequence[str], suite: str
+) -> tuple[float, ...]:
+    """The margin of each constraint, from one number for all or one for each."""
+    given = [margin] if isinstance(margin, int | float) else list(margin)
+    given = given * len(names) if len(given) == 1 else given or [0.0] * len(names)
+    if len(given) != len(names):
+        raise ValueError(
+            f"{len(given)} margins for the constraints {', '.join(names)} of {suite}: give one "
+            f"number for all, or one for each"
+        )
+    for value in given:
+        if not 0 <= value < math.inf:
+            raise ValueError(f"the margin is {value}: give a finite number, 0 or more")
+    return tuple(float(value) for value in given)
+
+
 def _replaced(old: Tensor, where: Tensor, new: Tensor) -> Tensor:
     """A copy of `old [B, ...]` with other rows: of a mask `[B]`, or k new ones for ids `[k]`."""
     if where.dtype == torch.bool:
@@ -350,8 +443,8 @@ def _may_start(
     x, y = moved.unbind(-1)
     cos, sin = torch.cos(yaw).unsqueeze(1), torch.sin(yaw).unsqueeze(1)
     turned = torch.stack([cos * x + sin * y, cos * y - sin * x, objects[..., 2]], dim=-1)
-    distance, cost = task.measure(rest.expand(len(yaw), -1), turned)
-    good = (cost == 0).all(dim=1) & (distance > suite.robot.goal_radius)
+    distance, clearance = task.measure(rest.expand(len(yaw), -1), turned)
+    good = (clearance >= 0).all(dim=1) & (distance > suite.robot.goal_radius)
     if suite.robot.reach is not None:
         good &= torch.linalg.vector_norm(objects[:, 0], dim=-1) <= suite.robot.reach
     return good

@@ -39,6 +39,9 @@ class Simulator(Protocol):
     def step(self, ctrl: Tensor) -> Tensor:
         """Advance every world by one control step; their sensors `[B, ns]`."""
 
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """A copy of qpos `[B, nq]` and of the mocap positions `[B, nmocap, 3]`."""
+
     def state(self) -> dict[str, Any]: ...
 
     def load_state(self, state: dict[str, Any]) -> None: ...

@@ -74,6 +74,13 @@ class CpuSim:
         """[B, kinds of warning] how often each was raised so far"""
         return self._batch.warning[:, :, 1].copy()
 
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """A copy of qpos `[B, nq]` and of the mocap positions `[B, nmocap, 3]`."""
+        qpos = torch.from_numpy(self._batch.bind("qpos").copy())
+        if not self.model.nmocap:
+            return qpos, qpos.new_zeros(len(qpos), 0, 3)
+        return qpos, torch.from_numpy(self._batch.bind("mocap_pos").copy())
+
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""
         return {"rows": torch.from_numpy(self._batch.state.copy())}

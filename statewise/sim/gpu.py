@@ -154,6 +154,12 @@ class WarpSim:
         self._reasons.zero_()
         return {world: _explain(bits) for world, bits in enumerate(reasons) if bits}
 
+    def positions(self) -> tuple[Tensor, Tensor]:
+        """A copy of qpos `[B, nq]` and of the mocap positions `[B, nmocap, 3]`."""
+        qpos = self._view["qpos"].clone()
+        mocap = self._view.get("mocap_pos")
+        return qpos, qpos.new_zeros(len(qpos), 0, 3) if mocap is None else mocap.clone()
+
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""
         return {name: view.clone() for name, view in self._view.items()}

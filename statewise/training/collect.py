@@ -26,6 +26,7 @@ class Collector:
         self._age = torch.zeros(b, dtype=torch.long, device=env.device)
         self._return = torch.zeros(b, device=env.device)
         self._cost = torch.zeros(b, m, device=env.device)
+        self._success = torch.zeros(b, dtype=torch.bool, device=env.device)
         self._whole = torch.ones(b, dtype=torch.bool, device=env.device)
         """[B] whether the running episode has all of its time"""
 
@@ -44,7 +45,7 @@ class Collector:
                 after.append(step)
         self._step = step
         rollout = self._stack(before, acts, after)
-        return rollout, self._finish(rollout)
+        return rollout, self._finish(rollout, after)
 
     def begin(self, seed: int | None = None) -> Step:
         """The step to go on from; the first call starts the first episodes."""
@@ -78,6 +79,8 @@ class Collector:
             executed=torch.stack([a.executed for a in acts]),
             reward=torch.stack([s.reward for s in after]),
             cost=torch.stack([s.cost for s in after]),
+            true_cost=torch.stack([s.true_cost for s in after]),
+            clearance=torch.stack([s.clearance for s in after]),
             last_cost=torch.stack([s.cost.masked_fill(s.ended.unsqueeze(-1), 0.0) for s in before]),
             cost_max_before=torch.stack([s.cost_max_before for s in after]),
             cost_max=torch.stack([s.cost_max for s in after]),
@@ -87,18 +90,21 @@ class Collector:
             age=age,
         )
 
-    def _finish(self, rollout: Rollout) -> Episodes:
+    def _finish(self, rollout: Rollout, steps: list[Step]) -> Episodes:
         """The whole episodes that ended, with what they gathered in earlier rollouts."""
         ended = rollout.ended
         first = ended & (ended.cumsum(0) == 1)
         counted = ended & (self._whole | ~first)
         self._whole = self._whole | ended.any(0)
-        gathered = torch.cat([rollout.reward.unsqueeze(-1), rollout.cost], dim=-1)
+        gathered = torch.cat([rollout.reward.unsqueeze(-1), rollout.true_cost], dim=-1)
         carried = torch.cat([self._return.unsqueeze(-1), self._cost], dim=-1)
         totals = torch.empty_like(gathered)
+        success = torch.stack([s.success for s in steps])
         for t, over in enumerate(ended):
             totals[t] = carried + gathered[t]
             carried = totals[t].masked_fill(over.unsqueeze(-1), 0.0)
+            success[t] |= self._success
+            self._success = success[t] & ~over
         self._return, self._cost = carried[:, 0], carried[:, 1:]
         # Found once and brought to the host at once: reading them one by one makes a GPU wait.
         rows = counted.nonzero(as_tuple=True)
@@ -106,10 +112,12 @@ class Collector:
         return Episodes(
             returns=totals[:, 0],
             cost=totals[:, 1:],
-            cost_max=rollout.cost_max[rows].cpu(),
+            cost_max=torch.stack([s.true_cost_max for s in steps])[rows].cpu(),
+            min_clearance=torch.stack([s.min_clearance for s in steps])[rows].cpu(),
             length=rollout.age[rows].cpu() + 1,
             terminated=rollout.terminated[rows].cpu(),
             fault=rollout.sim_fault[rows].cpu(),
+            success=success[rows].cpu(),
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -121,6 +129,7 @@ class Collector:
             "age": self._age,
             "return": self._return,
             "cost": self._cost,
+            "success": self._success,
             "whole": self._whole,
         }
 
@@ -129,12 +138,13 @@ class Collector:
         self.generator.set_state(state["generator"].cpu())
         device = self.env.device
         self._step = Step(**{name: x.to(device) for name, x in state["step"].items()})
-        self._age, self._return, self._cost, self._whole = (
-            state[name].to(device) for name in ("age", "return", "cost", "whole")
+        self._age, self._return, self._cost, self._success, self._whole = (
+            state[name].to(device) for name in ("age", "return", "cost", "success", "whole")
         )
         if fresh is not None:  # the worlds could not be restored, and began new episodes
             self._step = fresh
             self._age = torch.zeros_like(self._age)
             self._return = torch.zeros_like(self._return)
             self._cost = torch.zeros_like(self._cost)
+            self._success = torch.zeros_like(self._success)
             self._whole = torch.ones_like(self._whole)

@@ -55,6 +55,9 @@ class TrainSettings:
     """Leave out the observation blocks that are always zero."""
     continuing: bool = False
     """Move the goal when it is reached and go on, instead of ending the episode."""
+    margin: tuple[float, ...] = number((), least=0.0, finite=True)
+    """How long before a constraint is broken its training cost begins, in its unit: one number for all
+    constraints or one for each. Reported costs have no margin. Empty means 0."""
     imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
     """Modules to import first, such as one that registers your environment, robot or algorithm."""
     out: str = "runs"
@@ -158,7 +161,8 @@ def read_spec(config: dict[str, Any]) -> EnvSpec:
     spec = dict(config["spec"])
     spec["blocks"] = {name: slice(*ends) for name, ends in spec["blocks"].items()}
     spec["cost_names"] = tuple(spec["cost_names"])
-    spec["cost_ceiling"] = tuple(spec["cost_ceiling"])
+    for name in ("cost_ceiling", "margin", "clearance_units"):
+        spec[name] = tuple(spec.get(name, ()))
     return EnvSpec(**spec)
 
 

@@ -37,6 +37,10 @@ class Violation:
     low: float
     high: float
     """Exact 95 % interval (Clopper-Pearson) of the violation rate"""
+    min_clearance: float
+    """Mean of the smallest clearance of an episode, in the constraint's own unit"""
+    worst_clearance: float
+    """Smallest clearance of any step"""
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,8 @@ class Evaluation:
     mean_return: float
     return_std: float
     length: float
-    goals: float | None
-    """Share of the episodes that the task ended (goal reached), not time or a fault; None where a goal
-    that is reached moves and ends nothing (`continuing`)"""
+    success: float
+    """Share of the episodes in which the task succeeded, such as by reaching the goal"""
     sim_faults: int
     constraints: tuple[Violation, ...]
 
@@ -100,9 +103,10 @@ def evaluate(
                 rate=interval.estimate,
                 low=interval.low,
                 high=interval.high,
+                min_clearance=float(found.min_clearance[:, i].mean()),
+                worst_clearance=float(found.min_clearance[:, i].min()),
             )
         )
-    by_task = float((found.terminated & ~found.fault).float().mean())
     return Evaluation(
         suite=env.spec.name,
         algo=algo.name,
@@ -113,7 +117,7 @@ def evaluate(
         mean_return=float(found.returns.mean()),
         return_std=float(found.returns.std(correction=0)),
         length=float(found.length.float().mean()),
-        goals=None if env.continuing else by_task,
+        success=float(found.success.float().mean()),
         sim_faults=int(found.fault.sum()),
         constraints=tuple(constraints),
     )
@@ -135,28 +139,33 @@ def run_episodes(
     total = torch.zeros(b, 1 + m, device=env.device)
     length = torch.zeros(b, dtype=torch.long, device=env.device)
     done = torch.zeros(b, dtype=torch.long, device=env.device)
+    success = torch.zeros(b, dtype=torch.bool, device=env.device)
     parts: list[Episodes] = []
     step = env.reset(seed=_FRESH + seed)
     with one_torch_thread():
         while bool((done < quota).any()):
             step = env.step(algo.act(step, generator).executed)
-            total += torch.cat([step.reward.unsqueeze(1), step.cost], dim=1)
+            total += torch.cat([step.reward.unsqueeze(1), step.true_cost], dim=1)
             length += 1
+            success |= step.success
             counted = step.ended & (done < quota)
             if bool(counted.any()):
                 parts.append(
                     Episodes(
                         total[counted, 0],
                         total[counted, 1:],
-                        step.cost_max[counted],
+                        step.true_cost_max[counted],
+                        step.min_clearance[counted],
                         length[counted],
                         step.terminated[counted],
                         step.sim_fault[counted],
+                        success[counted],
                     )
                 )
             done += step.ended
             total.masked_fill_(step.ended.unsqueeze(1), 0.0)
             length.masked_fill_(step.ended, 0)
+            success &= ~step.ended
     names = Episodes.__annotations__
     return Episodes(*(torch.cat([getattr(p, name) for p in parts]).cpu() for name in names))
 

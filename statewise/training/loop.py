@@ -109,7 +109,7 @@ class Training:
         self.epoch += 1
         self.steps += rollout.size
         for i in range(self.env.spec.num_costs):
-            self.cost_total[i] += float(rollout.cost[..., i].double().sum())
+            self.cost_total[i] += float(rollout.true_cost[..., i].double().sum())
         names = self.env.spec.cost_names
         metrics: Metrics = {
             "epoch": self.epoch,
@@ -205,7 +205,7 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
 def build_env(settings: TrainSettings) -> Env:
     """The environment a run trains in."""
     import_modules(settings.imports)
-    names = ("compact", "continuing", "deterministic", "contact_room")
+    names = ("compact", "continuing", "margin", "deterministic", "contact_room")
     values = {name: getattr(settings, name) for name in names}
     # Only what was asked for, so that an environment can refuse what does not apply to it.
     options = {n: value for n, value in values.items() if value != getattr(TrainSettings, n)}

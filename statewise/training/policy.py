@@ -96,7 +96,7 @@ class Policy:
     def _step(self, obs: Tensor, cost: Tensor) -> Step:
         no = torch.zeros(1, dtype=torch.bool)
         obs, cost, largest = obs.unsqueeze(0), cost.unsqueeze(0), self.cost_max.unsqueeze(0)
-        return Step(obs, torch.zeros(1), cost, largest, largest, no, no, obs, no)
+        return Step.from_costs(obs, torch.zeros(1), cost, largest, largest, no, no, obs, no)
 
 
 def load_policy(

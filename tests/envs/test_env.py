@@ -61,7 +61,8 @@ class Smallest(Env):
         obs, zero = torch.full((3, 1), float(self.time)), torch.zeros(3, 1)
         late = torch.full((3,), self.time >= 4)
         self.time %= 4
-        return Step(obs, zero[:, 0], zero, zero, zero, late & False, late, obs, late & False)
+        no = late & False
+        return Step.from_costs(obs, zero[:, 0], zero, zero, zero, no, late, obs, no)
 
 
 def collector(env: Env) -> Collector:

@@ -188,7 +188,7 @@ def test_readout_tells_time_return_and_cost() -> None:
 def hand_step(reward: float, cost: float, cost_max: float, *, terminated: bool = False,
               truncated: bool = False, fault: bool = False) -> Step:  # fmt: skip
     one = torch.ones(1)
-    return Step(
+    return Step.from_costs(
         obs=torch.zeros(1, 79), reward=reward * one, cost=cost * one.unsqueeze(1),
         cost_max_before=torch.zeros(1, 1), cost_max=cost_max * one.unsqueeze(1),
         terminated=torch.tensor([terminated]), truncated=torch.tensor([truncated]),

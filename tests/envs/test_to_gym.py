@@ -180,10 +180,10 @@ def test_reaching_the_goal_terminates_at_the_last_observation(put: Put) -> None:
     put(worlds(env), goal=(0.5, 0.0))
     goal, terminated, info = worlds(env).goal.clone(), False, {}
     while not terminated:
-        assert not info.get("goal_reached", False)
+        assert not info.get("success", False)
         obs, reward, terminated, truncated, info = env.step(FORWARD)
         assert not truncated
-    assert reward > 1.0 and info["goal_reached"] and not info["sim_fault"]
+    assert reward > 1.0 and info["success"] and not info["sim_fault"]
     assert obs[worlds(env).spec.blocks["goal_compass"]][0] > 0.97  # the goal it drove up to
     assert torch.equal(worlds(env).goal, goal)  # and the world is still there to be looked at
 
@@ -212,7 +212,7 @@ def test_a_continuing_task_reports_goals_and_goes_on(put: Put, many: bool) -> No
         before = worlds(env).goal.clone()
         _, _, terminated, truncated, info = env.step(action)
         assert not np.any(terminated) and not np.any(truncated)
-        reached.append(bool(np.all(info["goal_reached"])))
+        reached.append(bool(np.all(info["success"])))
         moved.append(not torch.equal(worlds(env).goal, before))
     assert any(reached) and reached == moved
 
@@ -233,7 +233,7 @@ def test_costs_come_one_for_each_constraint_with_sum_and_maximum(put: Put) -> No
     for t, info in enumerate(infos):
         assert info["cost"] == pytest.approx(hazard[t] + pillar[t])
         assert info["cost_max"].tolist() == [hazard[: t + 1].max(), pillar[: t + 1].max()]
-    assert isinstance(info["cost"], float) and isinstance(info["goal_reached"], bool)
+    assert isinstance(info["cost"], float) and isinstance(info["success"], bool)
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -246,7 +246,7 @@ def test_a_simulator_fault_is_told_from_reaching_the_goal(many: bool) -> None:
     worlds(env).load_state_dict(state)
     obs, reward, terminated, truncated, info = env.step(np.zeros(env.action_space.shape, "f4"))
     assert np.all(info["sim_fault"]) and np.all(terminated) and not np.any(truncated)
-    assert not np.any(info["goal_reached"]) and np.all(reward == 0.0)
+    assert not np.any(info["success"]) and np.all(reward == 0.0)
     assert np.allclose(info["cost"], worlds(env).spec.cost_ceiling)
     final = info["final_obs"][0] if many else obs
     assert np.array_equal(final, last[0] if many else last)
@@ -375,7 +375,7 @@ def test_where_an_episode_ends_the_new_one_is_observed_and_the_old_one_told(put:
     assert info["final_obs"][0] in env.single_observation_space and info["final_obs"][1] is None
     assert not np.array_equal(obs[0], info["final_obs"][0])
     final = info["final_info"]
-    assert final["goal_reached"].tolist() == final["_goal_reached"].tolist() == [True, False]
+    assert final["success"].tolist() == final["_success"].tolist() == [True, False]
     # The cost and the maximum of the episode that ended; the other world stands in its hazard.
     assert final["cost_max"][0] == info["cost_max"][0] == pytest.approx(0.1, abs=0.01)
     assert info["cost"][1] == pytest.approx(0.1, abs=0.001) and final["cost"][1] == 0.0

@@ -57,7 +57,9 @@ def test_violation_rates_and_large_maxima_are_those_of_each_cost() -> None:
     largest = torch.zeros(20, 2)
     largest[:5, 0] = torch.tensor([0.3, 0.1, 0.5, 0.2, 0.4])
     no = torch.zeros(20, dtype=torch.bool)
-    episodes = Episodes(torch.ones(20), 2 * largest, largest, torch.full((20,), 8), ~no, no)
+    episodes = Episodes(
+        torch.ones(20), 2 * largest, largest, -largest, torch.full((20,), 8), ~no, no, ~no
+    )
     env = LineEnv(4, num_costs=2)
     algo = get_algorithm("trpo")(env.spec, get_algorithm("trpo").settings_class(), 1, 0)
     rollout, _ = Collector(env, algo, 0).collect(2)
@@ -78,9 +80,11 @@ def test_every_number_of_an_episode_is_in_the_column_of_its_name(tmp_path: Path)
             returns=torch.tensor([1.5, -2.0]),
             cost=torch.tensor([[3.0, 4.0], [0.0, 0.0]]),
             cost_max=torch.tensor([[0.25, 0.5], [0.0, 0.0]]),
+            min_clearance=torch.tensor([[-0.25, -0.5], [0.1, 0.2]]),
             length=torch.tensor([7, 8]),
             terminated=ended,
             fault=fault,
+            success=ended & ~fault,
         )
         folder.log_episodes(epoch, episodes, ("hazard", "pillar"))
     folder.close()

@@ -1,0 +1,1 @@
+"""From a trained policy to a robot: certificates, exports, monitors, replays."""
