@@ -16,17 +16,21 @@ from statewise import settings
 from statewise.version import __version__
 
 COMMANDS = {
-    "train": ("commands:Train", "Train an algorithm in a suite, or continue a run (--resume RUN)."),
-    "evaluate": ("commands:Evaluate", "Say how good and how safe a trained policy is."),
-    "play": ("commands:Play", "Watch a policy: as a video, in a window, or as numbers."),
-    "plot": ("commands:Plot", "Draw the learning curves of runs."),
-    "report": ("commands:Report", "Make a web page that compares all runs in some folders."),
+    "train": (
+        "commands.train:Train",
+        "Train an algorithm in a suite, or continue a run (--resume RUN).",
+    ),
+    "evaluate": ("commands.evaluate:Evaluate", "Say how good and how safe a trained policy is."),
+    "play": ("commands.play:Play", "Watch a policy: as a video, in a window, or as numbers."),
+    "plot": ("commands.report:Plot", "Draw the learning curves of runs."),
+    "report": ("commands.report:Report", "Make a web page that compares all runs in some folders."),
     "bench": ("", "Train many runs at once, on this machine or on a Ray cluster."),
     "bench grid": ("bench.command:GridCommand", "Any suites, algorithms, settings and seeds."),
     "bench paper": ("bench.command:Paper", "All of the SCPO paper's suites and algorithms."),
     "bench ablations": ("paper.ablations:Ablations", "The paper's questions, and their figures."),
-    "list": ("commands:List", "Print the algorithms, suites or robots."),
-    "demo": ("commands:Demo", "Train, evaluate, plot and film a policy in about two minutes."),
+    "verify": ("commands.verify:Verify", "Check that a run's files are whole and belong together."),
+    "list": ("commands.show:List", "Print the algorithms, suites or robots."),
+    "demo": ("commands.show:Demo", "Train, evaluate, plot and film a policy in about two minutes."),
 }
 """Where each subcommand is defined, and what it does."""
 STOPPED_STATUS = 130

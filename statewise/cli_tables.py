@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -126,3 +127,9 @@ def evaluation_table(found: Evaluation) -> Table:
     if found.sim_faults:
         table.add_row("[red]simulator faults[/red]", str(found.sim_faults))
     return table
+
+
+def console(stderr: bool = False) -> Console:
+    """A console whose tables keep their columns when the output is not a terminal."""
+    found = Console(stderr=stderr)
+    return found if found.is_terminal else Console(stderr=stderr, width=120)

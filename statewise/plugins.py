@@ -7,11 +7,24 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from statewise.settings import option
+
 GYM = "gym:"
 """Names of Gymnasium environments begin with this: `gym:ID`, or `gym:MODULE:ID`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginOptions:
+    """Options of the commands that open run folders."""
+
+    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
+    """Plug-ins to import first, such as the one that registers the run's algorithm."""
+    trust: bool = False
+    """Import the plug-ins that run folders name, which runs their code."""
 
 
 class PluginError(ValueError):

@@ -13,6 +13,7 @@ from statewise.envs import robots
 
 torch.set_num_threads(1)
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 
 @pytest.fixture(autouse=True)

@@ -90,7 +90,7 @@ def test_play_writes_a_video_of_the_time_asked_for(
 def test_play_prints_a_summary_and_its_speed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statewise.commands._SPEED_SECONDS", 0.1)
+    monkeypatch.setattr("statewise.commands.play._SPEED_SECONDS", 0.1)
     args = ["play", "Point-Hazard-1-Pillar-1", "--policy", "zero", "--seconds", "0.2"]
     assert main(args) == 0
     out = capsys.readouterr().out
@@ -158,7 +158,7 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(*args: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr("statewise.commands.play_table", broken)
+    monkeypatch.setattr("statewise.commands.play.play_table", broken)
     with pytest.raises(KeyError):
         main(["play", "Point-Hazard-1", "--seconds", "0.1", "--no-speed"])
 

@@ -404,7 +404,7 @@ def test_a_file_that_cannot_be_opened_leaves_its_run_out_by_name(tmp_path: Path)
     path.unlink()
     path.mkdir()
     (note,) = find_runs([tmp_path]).notes
-    assert "seed-1: " in note and "Is a directory" in note
+    assert "seed-1: " in note and "metrics.jsonl is not a regular file" in note
 
 
 def test_seeds_with_different_constraints_are_in_the_rows_they_have(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from statewise.metrics import CHARTS
 from statewise.report.table import short
@@ -13,6 +14,7 @@ from statewise.runs.differences import differences
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import file_name
 from statewise.runs.reader import CONFIG, METRICS, SUMMARY, RunData, read_config
+from statewise.runs.verify import export_hashes
 
 
 def export_runs(runs: Sequence[RunData], out: Path) -> list[Path]:
@@ -41,14 +43,18 @@ def _export(run: RunData, folder: Path) -> None:
     rows = [dict(zip(("epoch", "steps", *CHARTS), row, strict=True))
             for row in zip(*counts, *columns, strict=True)]  # fmt: skip
     facts = {name: value for name, value in run.environment.items() if name != "command"}
-    for name, content in (
-        (CONFIG, run.config | {"train": run.config["train"] | {"out": "runs"}}),
-        ("environment.json", facts),
-        (SUMMARY, dataclasses.asdict(run.summary) | {"notes": run.notes}),
-    ):
-        write_atomically(folder / name, (json.dumps(content, indent=1) + "\n").encode())
+    config = run.config | {"train": run.config["train"] | {"out": "runs"}}
+    for name, content in ((CONFIG, config), ("environment.json", facts)):
+        write_atomically(folder / name, _as_json(content))
     lines = [json.dumps(row, separators=(",", ":")) + "\n" for row in rows]
     write_atomically(folder / METRICS, "".join(lines).encode())
+    summary = dataclasses.asdict(run.summary) | {"notes": run.notes}
+    hashes = {"sha256": export_hashes(folder, summary)}
+    write_atomically(folder / SUMMARY, _as_json(summary | hashes))
+
+
+def _as_json(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:

@@ -7,6 +7,7 @@ import io
 import pickle
 import re
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import torch
 
 from statewise.runs.files import read_bytes, write_atomically
 
-FORMAT = 4
+FORMAT = 5
 _MAGIC = b"statewise checkpoint "
-_UNREADABLE = (
+UNUSABLE = (
     pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, ValueError, EOFError, KeyError,
     TypeError, AttributeError, IndexError, OSError, ImportError,
 )  # fmt: skip
-"""What torch raises for a body that is not what it wrote."""
+"""What torch, or whoever loads a state, raises for content that is not what was written."""
+BEST_SAFE = "best-safe.ckpt"
 
 
 class CheckpointError(ValueError):
@@ -63,17 +65,43 @@ def load(path: Path, device: str = "cpu") -> dict[str, Any]:
         payload = torch.load(io.BytesIO(body), map_location=device, weights_only=True)
     except CheckpointError:
         raise
-    except _UNREADABLE as error:
+    except UNUSABLE as error:
         raise CheckpointError(f"{path} cannot be read ({type(error).__name__}: {error})") from None
     if not isinstance(payload, dict):
         raise CheckpointError(f"{path} holds a {type(payload).__name__} where a state should be")
     return payload
 
 
+def check_form(found: Any, like: Any, where: str = "the state", skip: Sequence[str] = ()) -> None:
+    """Raise ValueError unless a state has the keys, types and shapes of another.
+
+    Where the other has None or a list, anything is taken. skip: keys of the outermost mapping that are
+    not looked at.
+    """
+    if isinstance(like, dict):
+        if not isinstance(found, dict) or found.keys() != like.keys():
+            raise ValueError(f"{where} has not the parts {', '.join(map(str, like))}")
+        for name in like.keys() - set(skip):
+            check_form(found[name], like[name], str(name))
+    elif isinstance(like, torch.Tensor):
+        if not isinstance(found, torch.Tensor):
+            raise ValueError(f"{where} is a {type(found).__name__}, not a tensor")
+        if (found.shape, found.dtype) != (like.shape, like.dtype):
+            raise ValueError(
+                f"{where} is {found.dtype} {tuple(found.shape)}, not {like.dtype} {tuple(like.shape)}"
+            )
+    elif like is not None and not isinstance(like, list) and type(found) is not type(like):
+        raise ValueError(f"{where} is a {type(found).__name__}, not a {type(like).__name__}")
+
+
 def latest(folder: Path) -> list[Path]:
     """The epoch checkpoints of a folder, newest first: by number, since names grow after 99999."""
-    found = [p for p in folder.glob("epoch-*.ckpt") if re.fullmatch(r"epoch-\d{1,9}", p.stem)]
-    return sorted(found, key=epoch_of, reverse=True)
+    return sorted(filter(is_epoch, folder.glob("epoch-*.ckpt")), key=epoch_of, reverse=True)
+
+
+def is_epoch(path: Path) -> bool:
+    """Whether a file is named as the checkpoint of an epoch."""
+    return re.fullmatch(r"epoch-\d{1,9}\.ckpt", path.name) is not None
 
 
 def epoch_of(path: Path) -> int:

@@ -7,7 +7,7 @@ import os
 import stat
 import uuid
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 """What a file system without hard links answers."""
@@ -20,16 +20,20 @@ def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
 
     A pipe would be waited for, a device such as /dev/zero read for ever.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
-            raise ValueError(f"{path} is not a regular file")
-        if facts.st_size > most:
-            raise ValueError(
-                f"{path} has {facts.st_size:,} bytes, more than the {most:,} that are read"
-            )
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise ValueError(f"{path} has {size:,} bytes, more than the {most:,} that are read")
         return file.read()
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file to read; ValueError for a device, a pipe or a folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path} is not a regular file")
+    return open(descriptor, "rb")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -60,11 +64,26 @@ def write_new(path: Path, content: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def open_to_append(path: Path) -> TextIO:
-    """A text file to append to; a link is not followed."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file to append to, or make it. A link is not followed."""
+    return open(_open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+
+
+def cut(path: Path, size: int) -> None:
+    """Cut a file to its first bytes. A link is not followed."""
+    descriptor = _open_own(path, os.O_WRONLY)
     try:
-        return open(os.open(path, flags, 0o666), "a", newline="")
+        if os.fstat(descriptor).st_size > size:
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_own(path: Path, flags: int) -> int:
+    """Open a file of ours to write. A link is refused: it would lead elsewhere."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise ValueError(

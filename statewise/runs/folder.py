@@ -7,6 +7,7 @@ whole epoch.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import logging
 import math
@@ -14,19 +15,22 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TypeVar
 
 import torch
 
-from statewise.runs import checkpoint, files, reader
+from statewise.runs import checkpoint, files, identity, reader
+from statewise.runs.journal import Journal, JournalError, Mark, check_marks
 from statewise.types import Episodes
 from statewise.version import __version__
 
 log = logging.getLogger("statewise")
 
+T = TypeVar("T")
 _PACKAGES = ("torch", "mujoco", "numpy", "gymnasium", "mujoco-warp", "warp-lang")
 
 
@@ -40,8 +44,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self._metrics: TextIO | None = None
-        self._episodes: TextIO | None = None
+        self._metrics = Journal(path / "metrics.jsonl")
+        self._episodes = Journal(path / "episodes.csv")
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
@@ -50,9 +54,7 @@ class RunFolder:
         content = _as_json(config).encode()
         there = path / "config.json"
         if holds_a_run(path) and not there.exists():
-            raise RunFolderError(
-                f"{path} holds metrics or checkpoints of a run, but no config.json: move it away"
-            )
+            raise RunFolderError(f"{path} holds files of a run, but no config.json: move it away")
         folder = cls(path)
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         if not there.exists():  # written first: a run that has a config.json has this too
@@ -89,23 +91,16 @@ class RunFolder:
 
     def log_metrics(self, metrics: dict[str, Any]) -> None:
         """Append one epoch."""
-        if self._metrics is None:
-            self._metrics = files.open_to_append(self.path / "metrics.jsonl")
         finite = {k: v if _finite(v) else None for k, v in metrics.items()}
-        self._metrics.write(json.dumps(finite) + "\n")
-        self._metrics.flush()
+        self._metrics.append(json.dumps(finite) + "\n")
 
     def log_episodes(self, epoch: int, episodes: Episodes, cost_names: Sequence[str]) -> None:
         """Append the episodes that finished in an epoch."""
-        if self._episodes is None:
-            path = self.path / "episodes.csv"
-            new = not path.exists() or path.stat().st_size == 0
-            self._episodes = files.open_to_append(path)
-            if new:
-                per_cost = [f"cost/{n}/{kind}" for n in cost_names for kind in ("episode", "max")]
-                columns = ["epoch", "return", *per_cost, "length", "terminated", "sim_fault"]
-                csv.writer(self._episodes, lineterminator="\n").writerow(columns)
-        writer = csv.writer(self._episodes, lineterminator="\n")  # as `rewind` writes them
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if self._episodes.empty:
+            per_cost = [f"cost/{n}/{kind}" for n in cost_names for kind in ("episode", "max")]
+            writer.writerow(["epoch", "return", *per_cost, "length", "terminated", "sim_fault"])
         costs = torch.stack([episodes.cost, episodes.cost_max], dim=-1).flatten(1)
         rows = zip(
             episodes.returns.tolist(),
@@ -118,40 +113,87 @@ class RunFolder:
         for total, cost, length, terminated, fault in rows:
             numbers = [f"{x:.6g}" for x in (total, *cost)]
             writer.writerow([epoch, *numbers, length, terminated, fault])
-        self._episodes.flush()
+        self._episodes.append(text.getvalue())
 
     def save(self, epoch: int, payload: dict[str, Any], keep: int) -> Path:
         """Write a checkpoint, then drop the oldest; the metrics it belongs to are on disk first."""
-        for file in (self._metrics, self._episodes):
-            if file is not None:
-                os.fsync(file.fileno())
+        for journal in self._journals:
+            journal.sync()
+        marks = {journal.path.name: journal.mark() for journal in self._journals}
         path = self.checkpoints / f"epoch-{epoch:05d}.ckpt"
-        checkpoint.save(path, payload)
+        checkpoint.save(path, payload | self._identity | {"files": marks})
         checkpoint.prune(self.checkpoints, keep)
         return path
 
+    def save_best(self, payload: dict[str, Any]) -> None:
+        """Keep a policy as the safest so far."""
+        checkpoint.save(self.checkpoints / checkpoint.BEST_SAFE, payload | self._identity)
+
     def close(self) -> None:
-        for file in (self._metrics, self._episodes):
-            if file is not None:
-                file.close()
-        self._metrics = self._episodes = None
+        for journal in self._journals:
+            journal.close()
+
+    @property
+    def _journals(self) -> tuple[Journal, Journal]:
+        return self._metrics, self._episodes
+
+    @cached_property
+    def _identity(self) -> dict[str, str]:
+        """What ties a checkpoint to this run and its settings."""
+        config = self.config()
+        return {"run": identity.id_of(config), "settings": identity.settings_sha256(config)}
 
     # Reading -------------------------------------------------------------------------------------
 
-    def load(self, device: str = "cpu") -> tuple[Path, dict[str, Any]]:
-        """The newest checkpoint that is whole; damaged ones are named and passed over."""
-        candidates = checkpoint.latest(self.checkpoints)
-        for path in candidates:
+    def load(self, use: Callable[[Path, dict[str, Any]], T]) -> T:
+        """Give the newest checkpoint that works to `use`, and return what it makes of it.
+
+        One that cannot be read, or that `use` cannot take, is named in a warning, and the one before
+        is tried. One of another run or of other settings raises RunFolderError.
+        """
+        why = ""
+        for path in checkpoint.latest(self.checkpoints):
             try:
-                return path, checkpoint.load(path, device)
+                return self.load_one(path, use)
             except checkpoint.CheckpointError as error:
-                log.warning("%s; trying the one before", error)
-        if candidates:
-            what = "has no checkpoint that can be read"
+                why = str(error)
+                log.warning("%s; trying the one before", why)
+        if why:
+            what = f"has no checkpoint that can be read ({why})"
         else:
             begun = (self.path / "metrics.jsonl").exists()
             what = "has metrics but no checkpoint" if begun else "has no checkpoint yet"
         raise RunFolderError(f"the run {self.path} {what}: start it anew in another folder")
+
+    def load_one(self, path: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
+        """Give one checkpoint of the run to `use`. CheckpointError if it cannot be read or taken."""
+        state = checkpoint.load(path)
+        self.check_belongs(path, state)
+        try:
+            if checkpoint.is_epoch(path) and state.get("epoch") != checkpoint.epoch_of(path):
+                raise ValueError(f"it is of epoch {state.get('epoch')!r:.40}")
+            return use(path, state)
+        except checkpoint.UNUSABLE as error:
+            raise checkpoint.CheckpointError(
+                f"{path} does not fit the run ({type(error).__name__}: {error})"
+            ) from error
+
+    def check_belongs(self, path: Path, state: Mapping[str, Any]) -> None:
+        """Raise RunFolderError if a checkpoint was written by another run or with other settings."""
+        config = self.config()
+        try:
+            mine, accepted = identity.id_of(config), identity.accepted_settings(config)
+        except ValueError as error:
+            raise RunFolderError(f"{self.path}: {error}") from error
+        if state.get("run") != mine:
+            raise RunFolderError(
+                f"{path} is of another run ({state.get('run')!r:.40}; this one is {mine}): move it away"
+            )
+        if state.get("settings") not in accepted:
+            raise RunFolderError(
+                f"{self.path / 'config.json'} was changed after {path.name} was written: put it back "
+                f"from a copy, or train with other settings in another folder"
+            )
 
     def check_policy(self) -> None:
         """Raise RunFolderError for what `statewise report --export` wrote: it holds no policy."""
@@ -172,30 +214,34 @@ class RunFolder:
             raise RunFolderError(f"{self.path / str(error)}: put it back from a copy") from error
         return list(epochs.values())
 
-    def rewind(self, epoch: int) -> None:
-        """Drop what was written after `epoch`, which a continued run will write again."""
-        self.close()
+    def rewind(self, epoch: int, marks: Mapping[str, Mark] | None = None) -> None:
+        """Drop what was written after `epoch`, which a continued run will write again.
+
+        marks: how far the files had come then, from the checkpoint. RunFolderError names a file that
+        does not begin with what was written to it.
+        """
         for folder in (self.path, self.checkpoints):
             files.remove_leftovers(folder)
-        epochs = [m for m in self.metrics() if m["epoch"] <= epoch]
-        if [m["epoch"] for m in epochs] != list(range(1, epoch + 1)):
-            raise RunFolderError(
-                f"{self.path / 'metrics.jsonl'} lacks epochs that the checkpoint of epoch {epoch} has "
-                f"behind it (it has {len(epochs)}), so the run would go on with a hole: put the file "
-                f"back, or train anew in another folder"
-            )
+        for journal in self._journals:
+            self._check(journal, marks)
         # Newer checkpoints could not be read, or `load` would have taken them. They are put aside
         # before the metrics are cut: one later than the metrics is what a damaged run looks like.
         for path in checkpoint.latest(self.checkpoints):
             if checkpoint.epoch_of(path) > epoch:
                 path.rename(path.with_suffix(".unread"))
-        kept = [json.dumps(m) + "\n" for m in epochs]
-        files.write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
-        path = self.path / "episodes.csv"
-        if path.exists():
-            rows = [r for r in path.read_text().splitlines(keepends=True) if r.endswith("\n")]
-            kept = rows[:1] + [r for r in rows[1:] if int(r.split(",")[0]) <= epoch]
-            files.write_atomically(path, "".join(kept).encode())
+        for journal in self._journals:
+            journal.rewind(marks[journal.path.name] if marks else None)
+
+    def _check(self, journal: Journal, marks: Mapping[str, Mark] | None) -> None:
+        try:
+            check_marks(journal.path, [marks[journal.path.name]] if marks else [])
+        except JournalError as error:
+            if journal is self._metrics:
+                self.metrics()  # which names a damaged line
+            raise RunFolderError(
+                f"{error}. The run cannot be continued from it: put the file back from a copy, or train "
+                f"anew in another folder"
+            ) from error
 
 
 def file_name(name: str) -> str:
@@ -204,8 +250,9 @@ def file_name(name: str) -> str:
 
 
 def holds_a_run(path: Path) -> bool:
-    """Whether a folder has metrics or checkpoints, with a config.json or without."""
-    return (path / "metrics.jsonl").exists() or bool(checkpoint.latest(path / "checkpoints"))
+    """Whether a folder has metrics, episodes or checkpoints, with a config.json or without."""
+    written = any(os.path.lexists(path / name) for name in ("metrics.jsonl", "episodes.csv"))
+    return written or bool(checkpoint.latest(path / "checkpoints"))
 
 
 def check_folder(option: str, path: Path) -> None:

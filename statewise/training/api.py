@@ -141,7 +141,8 @@ def evaluate(
     )
     with loop.build_env(settings) as env:
         policy.check(env.spec)
-        return evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold)
+        found = evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold)
+    return dataclasses.replace(found, policy=policy.source)
 
 
 def run_with_display(training: Training, quiet: bool) -> Path:

@@ -14,6 +14,7 @@ from statewise.algos import get_algorithm
 from statewise.algos.base import Settings
 from statewise.plugins import is_gym
 from statewise.runs.folder import file_name
+from statewise.runs.identity import new_run_id
 from statewise.settings import number, option
 from statewise.types import EnvSpec
 from statewise.version import __version__
@@ -133,6 +134,7 @@ def to_config(train: TrainSettings, own: Settings, spec: EnvSpec) -> dict[str, A
     facts["blocks"] = {name: (s.start, s.stop) for name, s in facts["blocks"].items()}
     return {
         "statewise": __version__,
+        "run": new_run_id(),
         "train": settings.to_json(train),
         "algorithm": settings.to_json(own),
         "spec": facts,

@@ -11,6 +11,7 @@ import torch
 from statewise.algos import Algorithm
 from statewise.core.statistics import rate_interval
 from statewise.envs.env import Env
+from statewise.runs.identity import PolicyId
 from statewise.sim.cpu import one_torch_thread
 from statewise.types import Episodes
 
@@ -60,6 +61,8 @@ class Evaluation:
     """Share of the episodes in which the task succeeded, such as by reaching the goal"""
     sim_faults: int
     constraints: tuple[Violation, ...]
+    policy: PolicyId | None = None
+    """The run, checkpoint and hash of the policy; None for one that was not loaded from a run"""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,6 +19,8 @@ from statewise.metrics import describe
 from statewise.plugins import import_modules, is_gym
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
+from statewise.runs.journal import MARK, Mark
+from statewise.runs.shapes import check
 from statewise.sim.backend import GpuError
 from statewise.training.collect import Collector
 from statewise.training.config import TrainSettings, cores, read_config, to_config
@@ -80,19 +82,31 @@ class Training:
 
     @classmethod
     def resume(cls, path: Path, env: Env | None = None) -> Training:
-        """Continue a run from its newest whole checkpoint."""
+        """Continue a run from the newest checkpoint that works."""
         folder = RunFolder.open(path)
         settings, algo_settings = read_config(folder.config())
-        training = cls(settings, algo_settings, folder, env)
-        if checkpoint.latest(folder.checkpoints):
-            _, state = folder.load()
+        worlds = build_env(settings) if env is None else env
+
+        def load(path: Path, state: dict[str, Any]) -> tuple[Training, dict[str, Mark]]:
+            training = cls(
+                settings, algo_settings, folder, worlds
+            )  # anew: a load may fail half-way
             training.load_state_dict(state)
+            return training, {
+                name: state["files"][name] for name in ("metrics.jsonl", "episodes.csv")
+            }
+
+        if checkpoint.latest(folder.checkpoints):
+            training, marks = folder.load(load)
+            folder.rewind(training.epoch, marks)
         elif folder.metrics():  # to begin anew would delete them
             raise RunFolderError(
                 f"the run {path} has metrics but no checkpoint to go on from (it is an export, or its "
                 f"checkpoints were removed): train anew in another folder"
             )
-        folder.rewind(training.epoch)
+        else:
+            training = cls(settings, algo_settings, folder, worlds)
+            folder.rewind(0)
         log.info("continuing %s after epoch %d", path, training.epoch)
         return training
 
@@ -149,7 +163,7 @@ class Training:
         if self.best is None or score > self.best:
             self.best = score
             state = {"algo": self.algo.state_dict(), "epoch": self.epoch}
-            checkpoint.save(self.folder.checkpoints / "best-safe.ckpt", state)
+            self.folder.save_best(state)
 
     def save(self) -> Path:
         """Write a checkpoint of everything."""
@@ -169,6 +183,9 @@ class Training:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a `state_dict`. One of a wrong form raises ValueError or what torch raises."""
+        _check_state(state, self.env.spec.num_costs)
+        checkpoint.check_form(state["collector"], self.collector.state_dict(), skip=("env",))
         self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]
         self.cost_total, self.best = state["cost_total"], state["best"]
         self.algo.load_state_dict(state["algo"])
@@ -200,6 +217,19 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
         training.save()
     training.folder.close()
     return training.finished
+
+
+def _check_state(state: dict[str, Any], num_costs: int) -> None:
+    """Raise ValueError unless a checkpoint has the numbers that a run counts with."""
+    counts = {"epoch": int, "steps": int, "seconds": float, "old_faults": int}
+    journals = {"metrics.jsonl": MARK, "episodes.csv": MARK}
+    parts = {"cost_total": list[float], "algo": dict, "collector": dict, "files": journals}
+    check(state, counts | parts, "the checkpoint")
+    best = state.get("best")
+    if best is not None:
+        check(list(best) if isinstance(best, tuple) else best, list[float], "best")
+    if len(state["cost_total"]) != num_costs or (best is not None and len(best) != 2):
+        raise ValueError("the checkpoint has numbers for another set of constraints")
 
 
 def build_env(settings: TrainSettings) -> Env:

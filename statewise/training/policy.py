@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from statewise.envs.env import Env
 from statewise.plugins import import_for_run
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
+from statewise.runs.identity import PolicyId, policy_sha256
 from statewise.training.config import TrainSettings, read_config, read_spec
 from statewise.types import EnvSpec, Step
 
@@ -27,8 +29,12 @@ class Policy:
     action = policy(obs, cost)           # from then on: the cost of the step just taken
     """
 
-    def __init__(self, algo: Algorithm, settings: TrainSettings) -> None:
+    def __init__(
+        self, algo: Algorithm, settings: TrainSettings, source: PolicyId | None = None
+    ) -> None:
         self.algo, self.settings, self.spec = algo, settings, algo.spec
+        self.source = source
+        """The run and checkpoint that it was loaded from, and its hash."""
         self.reset()
 
     @property
@@ -114,25 +120,30 @@ def load_policy(
     path = Path(path)
     if not path.exists():
         raise RunFolderError(f"there is no {path}: give a run folder, or one of its checkpoints")
-    if path.is_file():
-        folder, state = _run_of(path, best_safe), checkpoint.load(path)
-    else:
-        folder = RunFolder.open(path)
-        folder.check_policy()
-        best = folder.checkpoints / "best-safe.ckpt"
-        if best_safe and not best.exists():
-            raise RunFolderError(
-                f"{path} has no best-safe policy yet: it needs an epoch in which 50 episodes end, "
-                f"once every world has taken as many steps as an episode may have"
-            )
-        state = checkpoint.load(best) if best_safe else folder.load()[1]
+    folder = _run_of(path, best_safe) if path.is_file() else RunFolder.open(path)
+    folder.check_policy()
     config = folder.config()
     import_for_run(folder.path, config, imports, trust)
     settings, algo_settings = read_config(config)
-    kind = get_algorithm(settings.algo)
-    algo = kind(read_spec(config), algo_settings, settings.epochs, settings.seed)
-    algo.load_policy(state["algo"])
-    return Policy(algo, settings)
+    kind, spec = get_algorithm(settings.algo), read_spec(config)
+
+    def load(file: Path, state: dict[str, Any]) -> Policy:
+        algo = kind(spec, algo_settings, settings.epochs, settings.seed)
+        algo.load_policy(state["algo"])
+        sha256 = policy_sha256(state["algo"])
+        return Policy(algo, settings, PolicyId(state["run"], file.name, state["epoch"], sha256))
+
+    if path.is_file():
+        return folder.load_one(path, load)
+    if not best_safe:
+        return folder.load(load)
+    best = folder.checkpoints / checkpoint.BEST_SAFE
+    if not best.exists():
+        raise RunFolderError(
+            f"{path} has no best-safe policy yet: it needs an epoch in which 50 episodes end, once "
+            f"every world has taken as many steps as an episode may have"
+        )
+    return folder.load_one(best, load)
 
 
 def _run_of(file: Path, best_safe: bool) -> RunFolder:

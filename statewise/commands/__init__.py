@@ -1,0 +1,1 @@
+"""The subcommands of `statewise`: dataclasses of their options, each with a `run`."""

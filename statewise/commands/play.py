@@ -1,0 +1,177 @@
+"""`statewise play`: a policy in a suite, as a video, in a window or as numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from rich.progress import track
+from torch import Tensor
+
+from statewise import settings
+from statewise.cli_tables import console, play_table
+from statewise.envs.render import (
+    Camera,
+    Episode,
+    Renderer,
+    Tally,
+    VideoFile,
+    Viewer,
+    check_video_path,
+)
+from statewise.envs.robots import robot_names
+from statewise.envs.vec_env import VecEnv
+from statewise.plugins import PluginOptions, import_modules, is_gym
+from statewise.settings import number, option
+from statewise.training.policy import load_policy, random_policy
+from statewise.types import Step
+
+_VIDEO_RATE = 34.0
+"""Frames per second of a video at most: faster robots are shown every few steps."""
+_SPEED_WORLDS = 256
+_SPEED_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play(PluginOptions):
+    """Watch a policy in a suite: as a video, in a window, or as numbers only."""
+
+    what: str = option(positional=True, metavar="SUITE|RUN")
+    """A suite such as Point-Hazard-8, or a run folder or one of its checkpoint files, whose policy is
+    then played."""
+    policy: Literal["random", "zero"] | None = None
+    """What chooses the actions in a suite: random ones, each held for 0.1 s (if not said), or none."""
+    video: Path | None = None
+    """Write a video to this file (.mp4 or .gif)."""
+    window: bool = False
+    """Open a window, in real time."""
+    seconds: float = number(20.0, above=0.0, finite=True)
+    """How much simulated time to play."""
+    seed: int = number(0, least=0, most=2**32 - 1)
+    """Seed of layouts and actions: the same seed plays the same scenes."""
+    camera: Camera = "arena"
+    """Where the video looks from: over the arena, behind the robot, or from the top."""
+    width: int = number(960, least=16, most=7680)
+    """Width of the video in pixels."""
+    height: int = number(720, least=16, most=4320)
+    """Height of the video in pixels."""
+    continuing: bool = False
+    """Move the goal when it is reached and go on, instead of ending the episode."""
+    best_safe: bool = False
+    """Play the policy of the run's safest epoch instead of its last one."""
+    speed: bool = True
+    """Measure the speed of the environment with 256 worlds too (about two seconds)."""
+
+    def __post_init__(self) -> None:
+        settings.check(self)
+
+    def run(self) -> None:
+        if self.video is not None:
+            check_video_path(self.video)
+        trained, suite, compact, continuing = None, self.what, False, self.continuing
+        if _is_path(self.what):
+            trained = load_policy(self.what, self.best_safe, self.imports, self.trust)
+            if self.policy is not None:
+                raise ValueError(
+                    f"--policy is for suites, and {self.what} has a policy of its own: leave it out"
+                )
+            suite, compact = trained.settings.suite, trained.settings.compact
+            continuing = continuing or trained.settings.continuing
+        elif self.best_safe:
+            raise ValueError(
+                f"--best-safe is for runs, and {self.what} is none: give a run folder, or leave it out"
+            )
+        import_modules(self.imports)
+        if is_gym(suite):
+            raise ValueError(f"{suite} is not ours to draw: play shows the suites of statewise")
+        env = VecEnv(suite, 1, self.seed, compact=compact, continuing=continuing)
+        started = time.perf_counter()
+        if trained is None:
+            episodes, running = self._play(env, _policy(self.policy or "random", env, self.seed))
+        else:
+            trained.check(env.spec)
+            algo = trained.algo
+            episodes, running = self._play(env, lambda step: algo.act(step, None).executed)
+        console().print(play_table(env, episodes, running))
+        if self.video is not None:
+            took = time.perf_counter() - started
+            print(f"video: {self.video} ({took:.1f} s to simulate and draw)")
+        if self.speed:
+            speed = _measure_speed(suite, _SPEED_WORLDS, _SPEED_SECONDS)
+            print(
+                f"speed: {speed:,.0f} environment steps/s ({_SPEED_WORLDS} worlds, random actions)"
+            )
+
+    def _play(self, env: VecEnv, act: Callable[[Step], Tensor]) -> tuple[list[Episode], Tally]:
+        """Step, show and count: the finished episodes and the running one."""
+        steps = max(1, round(self.seconds / env.spec.control_dt))
+        every = max(1, math.ceil(1 / env.spec.control_dt / _VIDEO_RATE))
+        episodes: list[Episode] = []
+        tally = Tally(env)
+        step = env.reset(self.seed)
+        renderer = Renderer(env, self.width, self.height, self.camera) if self.video else None
+        viewer = Viewer(env) if self.window else None
+        video = VideoFile(self.video, 1 / env.spec.control_dt / every) if self.video else None
+        for shown in (renderer, viewer):
+            if shown is not None:
+                shown.tally = tally
+        try:
+            for i in track(
+                range(steps),
+                f"{env.suite.name}, {self.seconds:g} s",
+                console=console(stderr=True),
+                transient=True,
+            ):
+                step = env.step(act(step))
+                episodes += tally.add(step)
+                if renderer is not None and video is not None and i % every == 0:
+                    video.add(renderer.frame())
+                if viewer is not None:
+                    if not viewer.is_open:
+                        break
+                    viewer.sync()
+                    time.sleep(env.spec.control_dt)
+        finally:
+            for thing in (video, renderer, viewer):
+                if thing is not None:
+                    thing.close()
+        return episodes, tally
+
+
+def _measure_speed(suite: str, num_envs: int, seconds: float) -> float:
+    """Environment steps per second, of all worlds together, under random actions."""
+    env = VecEnv(suite, num_envs)
+    act = random_policy(env, seed=0, hold=0.0)
+    step = env.reset()
+    for _ in range(3):
+        step = env.step(act(step))
+    count, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        step = env.step(act(step))
+        count += num_envs
+    return count / (time.perf_counter() - started)
+
+
+def _is_path(what: str) -> bool:
+    """Whether `play` is given a path, to a run, and not a suite."""
+    path = Path(what)
+    if path.is_file() or (path / "config.json").exists():
+        return True
+    if is_gym(what):  # an id may have a slash
+        return False
+    # Runs with `--out .` lie in a folder that is called as their suite.
+    return os.sep in what or (path.is_dir() and what.split("-")[0] not in robot_names())
+
+
+def _policy(name: str, env: VecEnv, seed: int) -> Callable[[Step], Tensor]:
+    """Actions `[B, a]` for every world, step by step."""
+    if name == "zero":
+        shape = (env.num_envs, env.spec.action_size)
+        return lambda step: torch.zeros(shape, device=env.device)
+    return random_policy(env, seed)

@@ -1,0 +1,73 @@
+"""`statewise plot` and `statewise report`: runs, drawn and compared."""
+
+from __future__ import annotations
+
+import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
+
+from statewise.plugins import import_modules
+from statewise.runs.folder import check_folder
+from statewise.settings import option
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Draw the learning curves of runs: a colour for each algorithm, a band over its seeds."""
+
+    runs: tuple[Path, ...] = option((), positional=True, metavar="RUN")
+    """Run folders."""
+    out: Path = Path("curves.png")
+    """The picture to write (.png, .svg or .pdf)."""
+    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
+    """Plug-ins to import first, which may name algorithms."""
+
+    def run(self) -> None:
+        from statewise.report.curves import draw_curves
+
+        import_modules(self.imports)
+        if not self.runs:
+            raise ValueError("name at least one run folder to draw")
+        print(f"curves: {draw_curves(self.runs, self.out)}")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make a web page, and its Markdown twin, of all runs in some folders."""
+
+    runs: tuple[Path, ...] = option((), positional=True, metavar="RUNS")
+    """Folders that are searched for runs."""
+    out: Path = Path("report")
+    """Where index.html, report.md and pictures/ go."""
+    notes: Path | None = None
+    """A Markdown file of explanations, with a heading for each suite, as in `# Point-Hazard-8`."""
+    baseline: str | None = None
+    """The algorithm that others are compared with (default: trpo, if it is there)."""
+    export: Path | None = None
+    """Write the runs there too, in a small form from which the same report can be made."""
+    open: bool = False
+    """Show the page in the browser."""
+    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
+    """Plug-ins to import first, which may name algorithms."""
+
+    def run(self) -> None:
+        from statewise.paper.report import paper_parts
+        from statewise.report.write import write_report
+        from statewise.runs.reader import find_runs
+
+        import_modules(self.imports)
+        for option_name, folder in (("--out", self.out), ("--export", self.export)):
+            if folder is not None:
+                check_folder(option_name, folder)
+        reading = find_runs(self.runs)
+        reference, sections = paper_parts(reading, self.runs, self.export)
+        default = "trpo" if any(run.algo == "trpo" for run in reading.runs) else None
+        page = write_report(
+            reading, self.out, self.notes, self.baseline or default, reference, sections,
+            self.export,
+        )  # fmt: skip
+        print(f"report: {page} and {self.out / 'report.md'}")
+        if self.export is not None:
+            print(f"exported: {len(reading.runs)} runs to {self.export}")
+        if self.open:
+            webbrowser.open(page.resolve().as_uri())

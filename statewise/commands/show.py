@@ -1,0 +1,53 @@
+"""`statewise list` and `statewise demo`: what there is, and what it does."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from statewise.cli_tables import algorithm_table, console, robot_table, suite_table
+from statewise.commands.evaluate import Evaluate
+from statewise.commands.play import Play
+from statewise.commands.report import Plot
+from statewise.commands.train import leave_if_stopped
+from statewise.plugins import import_modules
+from statewise.settings import number, option
+from statewise.training import api
+
+
+@dataclass(frozen=True)
+class List:
+    """Print a table of the algorithms, the suites or the robots."""
+
+    what: Literal["algos", "suites", "robots"] = option(
+        positional=True, metavar="{algos,suites,robots}"
+    )
+    """Which of them."""
+    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
+    """Plug-ins to import first."""
+
+    def run(self) -> None:
+        import_modules(self.imports)
+        tables = {"algos": algorithm_table, "suites": suite_table, "robots": robot_table}
+        console().print(tables[self.what]())
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train SCPO on Point-Hazard-8 for a minute, evaluate it, draw its curves, record a video."""
+
+    steps: int = number(600_000, least=30_000)
+    """Environment steps to train for. A full run takes 6 million."""
+    out: Path = Path("out/demo")
+    """Where everything goes, in a new folder for each demo."""
+
+    def run(self) -> None:
+        out = self.out / time.strftime("%Y%m%d-%H%M%S")
+        run = api.train("Point-Hazard-8", steps=self.steps, out=str(out))
+        leave_if_stopped(run)
+        Evaluate(path=run, episodes=500, json=out / "evaluation.json").run()
+        Plot((run,), out / "curves.png").run()
+        Play(what=str(run), video=out / "policy.mp4", seconds=10, speed=False).run()
+        print(f"\nall of it is in {out}")

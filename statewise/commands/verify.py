@@ -1,0 +1,75 @@
+"""`statewise verify`: whether files are whole and belong together."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+from statewise.cli_tables import console
+from statewise.runs.reader import CONFIG, SUMMARY
+from statewise.runs.verify import Check
+from statewise.settings import option
+
+DAMAGED_STATUS = 1
+"""Exit status if something is not as it was written."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of thing that can be verified."""
+
+    name: str
+    recognise: Callable[[Path], bool]
+    verifier: str
+    """`module:function`, called with the path, and with the run if `takes_run` is set. It returns a
+    list of `Check`s."""
+    takes_run: bool = False
+
+
+KINDS = (
+    Kind("export", lambda path: (path / SUMMARY).is_file(), "runs.verify:verify_export"),
+    Kind("run", lambda path: (path / CONFIG).exists(), "runs.verify:verify_run"),
+)
+"""The first kind that recognises a path verifies it."""
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Check that a run folder, or an export, is whole and that its files belong together."""
+
+    path: Path = option(positional=True, metavar="PATH")
+    """What to check."""
+    run_folder: Path | None = option(None, positional=True, metavar="RUN")
+    """The run that it belongs to, where it is not a run itself."""
+
+    def run(self) -> None:
+        kind = next((kind for kind in KINDS if kind.recognise(self.path)), None)
+        if kind is None:
+            there = "there is no such file or folder" if not self.path.exists() else "it is neither"
+            names = " or ".join(kind.name for kind in KINDS)
+            raise ValueError(f"verify checks the folder of a {names}. {self.path}: {there}")
+        if (self.run_folder is None) == kind.takes_run:
+            need = "needs the run folder too" if kind.takes_run else "is checked alone"
+            raise ValueError(f"{self.path} is a {kind.name}, which {need}")
+        module, _, name = kind.verifier.partition(":")
+        verifier = getattr(importlib.import_module(f"statewise.{module}"), name)
+        given = (self.path,) if self.run_folder is None else (self.path, self.run_folder)
+        checks: list[Check] = verifier(*given)
+        console().print(_table(checks))
+        bad = [check for check in checks if not check.good]
+        print(f"{self.path}: {f'{len(bad)} of {len(checks)} checks failed' if bad else 'verified'}")
+        if bad:
+            raise SystemExit(DAMAGED_STATUS)
+
+
+def _table(checks: list[Check]) -> Table:
+    table = Table(show_header=False)
+    for check in checks:
+        verdict = "[green]good[/green]" if check.good else "[red]bad[/red]"
+        table.add_row(verdict, escape(check.what), escape(check.found))
+    return table
