@@ -53,8 +53,8 @@ def recorded(*episodes: list[float]) -> Recorded:
 def bounds(first: float, corrected: float, printed: float, **more: float) -> dict[str, float]:
     names = (
         "constraint/hazard/predicted",
-        "constraint/hazard/bound",
-        "constraint/hazard/bound_paper",
+        "constraint/hazard/predicted_corrected",
+        "constraint/hazard/predicted_printed",
     )
     return dict(zip(names, (first, corrected, printed), strict=True)) | more
 

@@ -236,24 +236,25 @@ class Algorithm:
             self.start_inputs = inputs[finite] if bool(finite.any()) else None
 
     def update(self, rollout: Rollout) -> Metrics:
-        """Learn from a rollout; returns metrics. Data that are not finite never reach the weights."""
+        """Learn from a rollout; returns metrics. Data that are not finite never reach the weights.
+
+        With `scale_inputs` the first rollout only measures the inputs. Their scale changes what the
+        policy does, so what it did before is no data for it.
+        """
         self.epoch += 1
         first = self.settings.scale_inputs and not bool(self.scaler.count)
-        if first:
-            self._measure(rollout)  # before anything is learned
         self.observe_rollout(rollout)
         batch = self.estimate(rollout)
         if batch.finite():
-            metrics = self.update_networks(batch)
-            if not first:
-                self._measure(rollout)  # only now: the batch was made with the scale of before
+            metrics = {} if first else self.update_networks(batch)
+            self.measure_inputs(rollout)  # only now: the batch was made with the scale of before
             metrics = batch.metrics(self.spec.cost_names) | metrics
         else:
             self.skipped += 1
             metrics = {"update/skipped_now": 1.0}
         return metrics | {"update/skipped": self.skipped + self.critics.undone}
 
-    def _measure(self, rollout: Rollout) -> None:
+    def measure_inputs(self, rollout: Rollout) -> None:
         """Update the mean and standard deviation of what networks read."""
         if self.settings.scale_inputs:
             self.scaler.update(self._unscaled(rollout.obs, rollout.cost_max_before).flatten(0, 1))

@@ -37,7 +37,7 @@ class TrustRegionSettings(Settings):
     cg_damping: float = number(0.1, least=0)
     """Added to the diagonal of the Fisher matrix."""
     fisher_states: int = number(8192, least=0)
-    """Most states, evenly spaced in the batch, that the Fisher matrix averages over; 0 takes all."""
+    """Most states of the batch, drawn at random, that the Fisher matrix averages over; 0 takes all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +80,12 @@ class PolicyStep:
         probes: Sequence[Objective],
         solve: Callable[..., tuple[Tensor, ...]],
         settings: TrustRegionSettings,
+        generator: torch.Generator,
     ) -> None:
         """objectives: the reward surrogate, which is to rise, then any cost surrogates. probes:
         functions of which only the products between gradients are wanted. solve: finds F⁻¹ of
-        gradients `[k, P]` at states `[N, n]`, and its residuals `[k]`."""
+        gradients `[k, P]` at states `[N, n]`, and its residuals `[k]`. generator: draws the states
+        that the Fisher matrix averages over."""
         self.policy, self.batch, self.objectives = policy, batch, objectives
         self.settings, self.theta = settings, policy.flat()
         mean = policy(batch.inputs)
@@ -101,9 +103,7 @@ class PolicyStep:
         self.finite = bool(torch.isfinite(self.gradients).all())
         if not self.finite:
             self.gradients = torch.zeros_like(self.gradients)
-        states = settings.fisher_states
-        stride = math.ceil(len(batch.inputs) / states) if states else 1
-        natural, residual = solve(self.gradients, batch.inputs[::stride])
+        natural, residual = solve(self.gradients, _draw(batch.inputs, settings, generator))
         self.natural = natural.clone()
         """[k, P] F⁻¹ of each gradient"""
         self.residual = float(residual.max())
@@ -161,6 +161,14 @@ class PolicyStep:
         }
 
 
+def _draw(inputs: Tensor, settings: TrustRegionSettings, generator: torch.Generator) -> Tensor:
+    """The states that the Fisher matrix averages over, drawn without repeats."""
+    if not 0 < settings.fisher_states < len(inputs):
+        return inputs
+    rows = torch.randperm(len(inputs), generator=generator, device=inputs.device)
+    return inputs[rows[: settings.fisher_states]]
+
+
 def _natural_directions(
     policy: GaussianPolicy, damping: float, iterations: int, gradients: Tensor, states: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -191,7 +199,7 @@ class TrustRegionAlgorithm(Algorithm):
         s = self.settings
         solve = Graphed(partial(_natural_directions, self.policy, s.cg_damping, s.cg_iterations))
         solve = self.cuda_graphs.setdefault("natural", solve)
-        step = PolicyStep(self.policy, batch, objectives, probes, solve, s)
+        step = PolicyStep(self.policy, batch, objectives, probes, solve, s, self.generator)
         self.skipped += not step.finite
         return step
 

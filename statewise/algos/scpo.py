@@ -126,14 +126,17 @@ class Scpo(Cpo):
         return torch.as_tensor(state_wise_penalty(epsilon, kl, batch.length, horizon))
 
     def predict(self, batch: Batch, step: Metrics) -> Metrics:
-        """J_D of the new policy: to first order, with the corrected bound, with the paper's."""
+        """J_D of the new policy to first order, and two diagnostics: with each penalty of the theory."""
         kl, limit = step["policy/kl"], self.spec.max_episode_steps
         change = [step[f"constraint/{name}/change"] for name in self.spec.cost_names]
         first = batch.J + torch.tensor(change, dtype=torch.float64)
         epsilon = batch.cost_advantage.abs().amax(dim=0).double().cpu()
         printed = 2 * limit * epsilon * math.sqrt(kl / 2)
-        bounds = {"bound": first + self.bound(batch, kl), "bound_paper": first + printed}
-        return self.by_constraint(predicted=first, **bounds)
+        return self.by_constraint(
+            predicted=first,
+            predicted_corrected=first + self.bound(batch, kl),
+            predicted_printed=first + printed,
+        )
 
     def trusted(self) -> Metrics:
         """How many costs the batch held, and how far it was trusted for that."""

@@ -63,7 +63,8 @@ class SafetyLayer(TrustRegionAlgorithm):
         if not self.correcting:
             return action
         executed = self.make_safe(step, inputs, action)
-        moved = (executed - action).norm(dim=1)
+        # Compared with what the environment would make of the action: clipping is no correction.
+        moved = (executed.clamp(-1.0, 1.0) - action.clamp(-1.0, 1.0)).norm(dim=1)
         new = (len(moved), (moved > 0).sum(), moved.sum())  # still on the GPU: nothing waits for it
         self.tally = [x + y for x, y in zip(self.tally, new, strict=True)]
         return executed
@@ -81,7 +82,7 @@ class SafetyLayer(TrustRegionAlgorithm):
 class TrpoSlSettings(SafetyLayerSettings):
     """`cost_limit` bounds the predicted cost of each step."""
 
-    margin: float = number(0.0, least=0)
+    slack: float = number(0.0, least=0)
     """Predicted cost above the limit that is still left alone. At 0, as in the paper, the layer corrects
     every action that the model predicts to raise a zero cost: about half of them."""
 
@@ -103,7 +104,7 @@ class TrpoSl(SafetyLayer):
 
     def make_safe(self, step: Step, inputs: Tensor, action: Tensor) -> Tensor:
         last_cost = step.cost.masked_fill(step.ended.unsqueeze(-1), 0.0)
-        offset = last_cost - self.limit - self.settings.margin
+        offset = last_cost - self.limit - self.settings.slack
         slopes = self.cost_model.slopes(inputs)
         possible = action.clamp(-1.0, 1.0)  # what the environment would make of it
         predicted = offset + (slopes @ possible.unsqueeze(-1)).squeeze(-1)

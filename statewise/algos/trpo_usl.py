@@ -24,7 +24,7 @@ class TrpoUslSettings(SafetyLayerSettings):
 
     cost_gamma: float = number(0.99, least=0, most=1)
     """Discount of the cost-to-go."""
-    margin: float = number(0.01, least=0)
+    slack: float = number(0.01, least=0)
     """Predicted cost-to-go above the limit that is left alone. At 0, as in the paper, every action
     is corrected, since the prediction is always positive."""
     correction_steps: int = number(20, least=0)
@@ -32,7 +32,7 @@ class TrpoUslSettings(SafetyLayerSettings):
     correction_rate: float = number(0.05, least=0)
     """Length of such a step, in its largest component."""
     penalty: float = number(0.0, least=0)
-    """Weight κ of E[(Q_C(s, μ(s)) - limit - margin)+] in the policy's loss; the original method used
+    """Weight κ of E[(Q_C(s, μ(s)) - limit - slack)+] in the policy's loss; the original method used
     5, the paper leaves it out."""
 
 
@@ -58,7 +58,7 @@ class TrpoUsl(SafetyLayer):
     def excess(self, inputs: Tensor, action: Tensor) -> Tensor:
         """`[B]` sum over constraints of (Q_C - limit)+"""
         predicted = self.cost_to_go(torch.cat([inputs, action], dim=1))
-        return (predicted - self.limit - self.settings.margin).clamp(min=0.0).sum(dim=1)
+        return (predicted - self.limit - self.settings.slack).clamp(min=0.0).sum(dim=1)
 
     @torch.enable_grad()
     def make_safe(self, step: Step, inputs: Tensor, action: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from statewise.runs.summary import Columns
 
 Data = dict[str, Any]
 RESOURCES = ("trpo", "cpo", "scpo")
-BOUNDS = ("J_predicted", "J_bound", "J_bound_paper")
+BOUNDS = ("J_predicted", "J_predicted_corrected", "J_predicted_printed")
 """First order, with the corrected penalty, with the printed one."""
 NAMES = {
     "scpo-blind": "policy does not see M",

@@ -130,14 +130,14 @@ def draw_bound(data: Data) -> Figure:
 
     share = {key: share_text(test["share"]) for key, test in tests.items()}
     first = f"first order, no bound: above in {share['J_predicted']}"
-    corrected = f"corrected penalty: above in {share['J_bound']}"
-    printed = f"penalty as printed: above in {share['J_bound_paper']}"
+    corrected = f"corrected penalty: above in {share['J_predicted_corrected']}"
+    printed = f"penalty as printed: above in {share['J_predicted_printed']}"
     line(near, "max_cost", "mean over finished episodes", "", linewidth=1.0)
     for axis in (near, far):
         line(axis, "J", "truth: $J_D$ of the next epoch", "trpo", linewidth=1.8)
     line(near, "J_predicted", first, "scpo", linewidth=1.4, linestyle=(0, (4, 1.5)))
-    line(far, "J_bound", corrected, "cpo", linewidth=1.6)
-    line(far, "J_bound_paper", printed, "trpo_lag", linewidth=1.6, linestyle=(0, (6, 2)))
+    line(far, "J_predicted_corrected", corrected, "cpo", linewidth=1.6)
+    line(far, "J_predicted_printed", printed, "trpo_lag", linewidth=1.6, linestyle=(0, (6, 2)))
     near.set_title("predicted to first order", fontsize=10)
     far.set_title("with a penalty: log axis", fontsize=10)
     far.set_yscale("log")

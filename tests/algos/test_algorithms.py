@@ -19,7 +19,9 @@ def make(name: str, num_costs: int = 1, **settings: Any) -> tuple[Algorithm, Col
     env = LineEnv(16, num_costs)
     kind = get_algorithm(name)
     algo = kind(env.spec, kind.settings_class(**(QUICK | settings)), epochs=6, seed=0)
-    return algo, Collector(env, algo, seed=1)
+    collector = Collector(env, algo, seed=1)
+    algo.measure_inputs(collector.collect(8)[0])
+    return algo, collector
 
 
 def weights(algo: Algorithm) -> torch.Tensor:
@@ -112,7 +114,9 @@ def test_a_critic_that_blows_up_is_put_back() -> None:
 
 @pytest.mark.parametrize("name", [n for n in ALGORITHMS if n != "trpo"])
 def test_a_constrained_method_refuses_an_environment_without_costs(name: str) -> None:
-    spec = dataclasses.replace(LineEnv().spec, cost_names=(), cost_ceiling=())
+    spec = dataclasses.replace(
+        LineEnv().spec, cost_names=(), cost_ceiling=(), margin=(), clearance_units=()
+    )
     kind = get_algorithm(name)
     with pytest.raises(ValueError, match="use trpo, or an environment that reports a cost"):
         kind(spec, kind.settings_class(), 6, 0)
@@ -181,6 +185,7 @@ def test_scpo_reads_the_running_maximum_its_policy_unless_told_not_to() -> None:
 
 def test_start_states_are_those_of_the_reset_even_if_the_first_update_is_skipped() -> None:
     algo, collector = make("scpo")
+    algo.start_inputs, collector = None, Collector(collector.env, algo, seed=1)
     starts = collector.begin().obs.clone()
     rollout, _ = collector.collect(4)
     algo.update(dataclasses.replace(rollout, reward=torch.full_like(rollout.reward, torch.nan)))
@@ -235,7 +240,7 @@ def test_the_bound_is_logged_and_changes_nothing_unless_asked_for() -> None:
     rollout, _ = collector.collect(32)
     bounded, _ = make("scpo", bound_coefficient=1.0)
     a, b = plain.update(rollout), bounded.update(rollout)
-    assert a["constraint/edge0/predicted"] <= a["constraint/edge0/bound"]
+    assert a["constraint/edge0/predicted"] <= a["constraint/edge0/predicted_corrected"]
     assert b["constraint/edge0/violation"] > a["constraint/edge0/violation"]
 
 
@@ -257,7 +262,7 @@ def test_safety_layer_moves_actions_into_the_safe_set_of_its_model() -> None:
 
 def test_unrolled_layer_descends_until_its_model_is_safe_and_stays_in_the_box() -> None:
     """With Q(s, a) = softplus(10 a): at most 0.1 means a <= -0.2252."""
-    algo, collector = make("trpo_usl", cost_limit=(0.09,), margin=0.01, warmup=0.0, hidden=(1,))
+    algo, collector = make("trpo_usl", cost_limit=(0.09,), slack=0.01, warmup=0.0, hidden=(1,))
     net = algo.modules()["cost_to_go"]
     for p in net.parameters():
         p.data.zero_()

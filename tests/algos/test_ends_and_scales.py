@@ -36,7 +36,7 @@ def learn(name: str, env: LineEnv, **settings: Any) -> tuple[Algorithm, Batch]:
     """An algorithm, and the estimates of 16 steps of its first policy."""
     algo = make(name, env, **settings)
     rollout, _ = Collector(env, algo, seed=1).collect(16)
-    algo._measure(rollout)
+    algo.measure_inputs(rollout)
     return algo, algo.estimate(rollout)
 
 
@@ -400,7 +400,7 @@ def layered(**settings: Any) -> TrpoSl:
     return algo
 
 
-def test_a_safety_layer_does_what_the_box_allows_leaves_a_margin_and_forgets_old_episodes() -> None:
+def test_a_safety_layer_does_what_the_box_allows_leaves_slack_and_forgets_old_episodes() -> None:
     step = LineEnv(4).reset(0)
     proposed = torch.tensor([[0.0], [0.5], [1.0], [1.5]])
 
@@ -410,7 +410,7 @@ def test_a_safety_layer_does_what_the_box_allows_leaves_a_margin_and_forgets_old
         )
         return algo.correct(after, step.obs, proposed).flatten().tolist()
 
-    strict, lenient = layered(cost_limit=(0.1,)), layered(cost_limit=(0.1,), margin=0.125)
+    strict, lenient = layered(cost_limit=(0.1,)), layered(cost_limit=(0.1,), slack=0.125)
     assert corrected(strict, 0.9) == pytest.approx([-1.0] * 4, abs=1e-5)  # never out of the box
     assert corrected(strict, 0.0) == pytest.approx([0.0, 0.4, 0.4, 0.4], abs=1e-5)
     assert corrected(lenient, 0.0) == pytest.approx([0.0, 0.5, 0.9, 0.9], abs=1e-5)
@@ -432,3 +432,14 @@ def test_corrections_are_counted_and_forgotten_with_their_epoch() -> None:
         metrics = algo.update_networks(batch)
         assert metrics["safety_layer/rate"] == pytest.approx(rate)
         assert metrics["safety_layer/size"] == pytest.approx(size, abs=1e-5)
+
+
+def test_clipping_an_action_to_the_box_is_no_correction() -> None:
+    """A layer that finds nothing unsafe reports nothing, whatever the policy proposes."""
+    env = LineEnv(4)
+    algo = make("trpo_usl", env, warmup=0.0, cost_limit=(10.0,))
+    assert isinstance(algo, TrpoUsl)
+    step = env.reset(0)
+    executed = algo.correct(step, step.obs, torch.tensor([[-3.0], [0.5], [1.5], [9.0]]))
+    assert executed.flatten().tolist() == [-1.0, 0.5, 1.0, 1.0]
+    assert [float(x) for x in algo.tally] == [4.0, 0.0, 0.0]

@@ -49,7 +49,9 @@ def mean_episodes(algo: Algorithm, num_costs: int) -> Episodes:
         step = env.step(algo.act(step, None).executed)
         total, cost = total + step.reward, cost + step.cost
     no = torch.zeros(8, dtype=torch.bool)
-    return Episodes(total, cost, step.cost_max, torch.full((8,), 8), ~no, no)
+    cleared = -step.cost_max
+    length = torch.full((8,), 8)
+    return Episodes(total, cost, step.cost_max, cleared, length, ~no, no, no)
 
 
 def outcome(name: str, epochs: int, num_costs: int = 1, **settings: Any) -> tuple[float, float]:

@@ -23,7 +23,9 @@ QUICK: dict[str, Any] = {"hidden": (16, 16), "critic_iterations": 5, "critic_bat
 def make(num_costs: int = 1, **settings: Any) -> tuple[Scpo, Collector]:
     env = LineEnv(16, num_costs)
     algo = Scpo(env.spec, ScpoSettings(**(QUICK | settings)), epochs=20, seed=0)
-    return algo, Collector(env, algo, seed=1)
+    collector = Collector(env, algo, seed=1)
+    algo.measure_inputs(collector.collect(8)[0])
+    return algo, collector
 
 
 def rollout(maxima: list[list[float]], ended: Sequence[int] = ()) -> Rollout:

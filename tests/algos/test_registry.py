@@ -63,7 +63,9 @@ def test_an_algorithm_without_a_trust_region_has_no_settings_of_one_and_learns()
     assert not hasattr(Mine, "target_kl")
     env = LineEnv(8)
     algo = Mine(env.spec, MineSettings(hidden=(4,), critic_iterations=2), 3, 0)
-    metrics = algo.update(Collector(env, algo, 0).collect(16)[0])
+    collector = Collector(env, algo, 0)
+    algo.measure_inputs(collector.collect(16)[0])
+    metrics = algo.update(collector.collect(16)[0])
     assert metrics["critic/cost_value_loss"] > 0 and metrics["update/skipped"] == 0
 
 

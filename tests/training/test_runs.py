@@ -72,7 +72,7 @@ def test_a_run_folder_holds_what_reproduces_and_describes_the_run(finished: Path
     for key in (
         "episode/return", "cost/episode", "cost/max", "cost/rate", "policy/kl", "policy/case",
         "sim/faults", "constraint/hazard/estimate", "constraint/hazard/violation",
-        "constraint/hazard/nu", "constraint/hazard/bound", "critic/value_loss",
+        "constraint/hazard/nu", "constraint/hazard/predicted_corrected", "critic/value_loss",
     ):  # fmt: skip
         assert key in lines[-1], key
     assert (finished / "episodes.csv").exists()
