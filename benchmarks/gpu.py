@@ -32,7 +32,6 @@ import statewise
 from statewise import VecEnv
 from statewise.core.placement import LayoutError
 from statewise.settings import cli
-from statewise.sim.scene import SUBSTEPS
 
 SUITES = ("Point-Hazard-8", "Point-Pillar-4", "Swimmer-Hazard-8", "Drone-3DHazard-8",
           "Walker-Hazard-8", "Ant-Hazard-8", "Arm3-Hazard-8", "Humanoid-Hazard-8")  # fmt: skip
@@ -180,7 +179,7 @@ def measure(suite: str, worlds: int, args: Args) -> Cell:
     graph, ctrl = bare_graph(sim), sim._view["ctrl"]
 
     def bare_step() -> None:
-        ctrl.uniform_(-1, 1).mul_(env._ctrl_half).add_(env._ctrl_centre)
+        ctrl.uniform_(-1, 1)  # the control range of every robot of the paper
         sim._launch(graph)
 
     per_bare_step = seconds_per_call(bare_step, env.device, args)
@@ -207,7 +206,7 @@ def bare_graph(sim: Any) -> Any:
     with wp.ScopedDevice(sim._warp_device):
         wait(sim.device)
         with wp.ScopedCapture(device=sim._warp_device) as capture:
-            for _ in range(SUBSTEPS):
+            for _ in range(sim.scene.substeps):
                 mjw.step(sim._m, sim._d)
         return capture.graph
 

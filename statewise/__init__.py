@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from statewise.algos import Algorithm as Algorithm
     from statewise.algos import get_algorithm as get_algorithm
     from statewise.algos import register_algorithm as register_algorithm
+    from statewise.deploy.replay import replay as replay
     from statewise.envs.env import Env as Env
     from statewise.envs.from_gym import GymEnv as GymEnv
     from statewise.envs.make import make_env as make_env
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
+    "deploy.replay": ("replay",),
     "envs.env": ("Env",),
     "envs.from_gym": ("GymEnv",),
     "envs.make": ("make_env",),

@@ -22,6 +22,7 @@ COMMANDS = {
     ),
     "evaluate": ("commands.evaluate:Evaluate", "Say how good and how safe a trained policy is."),
     "play": ("commands.play:Play", "Watch a policy: as a video, in a window, or as numbers."),
+    "replay": ("deploy.replay_command:Replay", "Show a policy's worst episodes in 3D, as a page."),
     "plot": ("commands.report:Plot", "Draw the learning curves of runs."),
     "report": ("commands.report:Report", "Make a web page that compares all runs in some folders."),
     "bench": ("", "Train many runs at once, on this machine or on a Ray cluster."),

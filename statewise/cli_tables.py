@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from statewise.algos import ALGORITHMS
+from statewise.envs.env import Env
 from statewise.envs.render import Episode, Tally
 from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
@@ -86,9 +87,9 @@ def _robot_row(name: str) -> list[str]:
     ]
 
 
-def play_table(env: VecEnv, episodes: list[Episode], running: Tally) -> Table:
+def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
     """What happened, for every constraint; a running episode counts for costs, not for returns."""
-    table = Table(title=f"{env.suite.name}: {len(episodes)} finished episodes", show_header=False,
+    table = Table(title=f"{escape(env.spec.name)}: {len(episodes)} finished episodes", show_header=False,
                   title_justify="left")  # fmt: skip
     endings = [e.ending for e in episodes]
     for ending in sorted(set(endings)):

@@ -211,6 +211,13 @@ def _read(name: str, hint: Any, value: Any, text: bool) -> Any:
         return value
     if origin is tuple:
         items = value if isinstance(value, list | tuple) else (value,)
+        if ... not in inner:  # such as (low, high): a type for each item
+            if len(items) != len(inner):
+                raise ValueError(f"{name} is {value!r}: give {len(inner)} values")
+            pairs = zip(inner, items, strict=True)
+            return tuple(_read_one(name, kind, item, kind, value, text) for kind, item in pairs)
+        if typing.get_origin(inner[0]) is tuple:
+            return tuple(_read(name, inner[0], item, text) for item in items)
         if text and inner[0] in (int, float):  # 64,64 and "64 64" are two numbers
             items = [part for item in items for part in _parts(item)]
         return tuple(_read_one(name, inner[0], item, hint, value, text) for item in items)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import statewise
 from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.bench.grid import product_grid
 from statewise.cli import main
-from statewise.paper import answers, captions
+from statewise.paper import answers
 from statewise.paper import questions as q
 from statewise.paper.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
 from statewise.paper.episodes import Recorded, _record, episode, record, targets
@@ -27,6 +26,7 @@ from statewise.report.assemble import assemble
 from statewise.report.curves import styles
 from statewise.report.export import export_runs
 from statewise.report.groups import Group, group_runs
+from statewise.report.plots import Plot, Series, save, write_plot
 from statewise.runs.reader import find_runs
 from statewise.runs.summary import Columns
 
@@ -48,6 +48,12 @@ def recorded(*episodes: list[float]) -> Recorded:
         cost[: len(costs), i, 0] = torch.tensor(costs, dtype=torch.float64)
         ended[len(costs) - 1, i] = True
     return Recorded("Point-Hazard-8", "a test", "hazard", cost, ended)
+
+
+def drawn(plot: Plot | None, panel: int = 0) -> dict[str, Series]:
+    """The series of a panel by name; those without one by number."""
+    assert plot is not None
+    return {s.name or str(i): s for i, s in enumerate(plot.panels[panel].series)}
 
 
 def bounds(first: float, corrected: float, printed: float, **more: float) -> dict[str, float]:
@@ -147,23 +153,30 @@ def test_targets_are_the_sums_to_go() -> None:
     assert records == pytest.approx([0, 0.2, 0, 0, 0.3, 0, 0])
     v_c = [sum(0.99 ** (u - t) * costs[u] for u in range(t, 7)) for t in range(7)]
     v_d = [sum(records[t:]) for t in range(7)]
-    first, last = found["targets"]  # the episode without a cost is not drawn
-    assert first["V_C"] == pytest.approx(v_c, rel=1e-5)
-    assert first["V_D"] == pytest.approx(v_d, rel=1e-5)
-    assert last == {"V_C": [0.4], "V_D": [0.4]}
-    assert (found["episodes"], found["costly"], found["steps"]) == (3, 2, 10)
+    for panel, values in zip(found.panels, (v_c, v_d), strict=True):
+        first, last = panel.series  # the episode without a cost is not drawn
+        assert first.y == pytest.approx(values, rel=1e-5) and last.y == [0.4]
+    assert "from the 2 with a cost, of 3 in all" in found.caption
     # V_C is 0 after the last cost and in the episode without any; V_D after the last record too.
-    assert found["zeros"] == {"V_C": pytest.approx(3 / 10), "V_D": pytest.approx(4 / 10)}
+    assert "Of all 10 steps, 30.0 % have" in found.caption
+    assert [panel.note for panel in found.panels] == [
+        "30.0 % of all targets are 0", "40.0 % of all targets are 0",
+    ]  # fmt: skip
 
 
 def test_the_increments_of_figure_1_sum_to_the_largest_cost() -> None:
     often = [0.1, 0.0, 0.3, 0.35, 0.0, 0.2, 0.6, 0.0]
     found = episode(recorded([0.9, 0.0], often))
-    assert found["C"] == often
-    assert found["M"] == [0.1, 0.1, 0.3, 0.35, 0.35, 0.35, 0.6, 0.6]
-    assert found["D"] == pytest.approx([0.1, 0, 0.2, 0.05, 0, 0, 0.25, 0])
-    assert sum(found["D"]) == pytest.approx(max(often))
-    assert found["rises"] == 3  # 0.3 and 0.35 follow each other
+    lines, increments = drawn(found), drawn(found, 1)["D, increment of M"].y
+    assert lines["C, cost of the step"].y == often
+    assert lines["M, largest so far"].y == [0.1, 0.1, 0.3, 0.35, 0.35, 0.35, 0.6, 0.6]
+    assert increments == pytest.approx([0.1, 0, 0.2, 0.05, 0, 0, 0.25, 0])
+    assert "largest cost of the episode (0.600)" in found.caption
+    # 0.3 and 0.35 follow each other, and are one rise; a gap after each.
+    assert lines["rise of M"].x == [0, 0, 0, 3, 3, 3, 6, 6, 6]
+    heights = [y for y in lines["rise of M"].y if y is not None]
+    assert heights == pytest.approx([0, 0.1, 0.1, 0.35, 0.35, 0.6])
+    assert "that matter (3)" in found.caption
 
 
 def test_a_random_policy_and_a_run_are_recorded_the_same_way_each_time(tmp_path: Path) -> None:
@@ -175,7 +188,7 @@ def test_a_random_policy_and_a_run_are_recorded_the_same_way_each_time(tmp_path:
         one, two = (record(path, "Point-Hazard-8", episodes=4) for _ in range(2))
         assert torch.equal(one.cost, two.cost)
         assert bool((one.ended.sum(0) == 1).all())  # one episode of each world
-        assert float(sum(episode(one)["D"])) == pytest.approx(max(episode(one)["C"]), rel=1e-4)
+        assert episode(one).panels[1].note.startswith("Σ D = ")
     assert one.policy == "trpo, seed 0, after 320 steps"
 
 
@@ -226,18 +239,28 @@ def test_predictions_are_held_against_the_epoch_after_them() -> None:
     ]
     keys = dict.fromkeys(key for epoch in epochs for key in epoch)
     columns = Columns({k: np.array([e.get(k) for e in epochs], dtype=float) for k in keys})
-    pairs = answers.bound_pairs(columns, "hazard")
-    assert pairs["steps"] == [20, 30, 50]
-    assert pairs["J"] == [0.40, 0.45, 0.25]
-    assert pairs["max_cost"] == [0.2, None, 0.1]
-    assert pairs["J_predicted"] == [0.30, 0.50, 0.20]
-    assert pairs["idle"] == 1
-    tests = answers.bound_tests([pairs])
-    # First order: 0.30 < 0.40, 0.50 > 0.45, 0.20 < 0.25. Corrected: 5 and 0.6 hold, 0.2 does not.
-    assert [tests[b]["share"] for b in answers.BOUNDS] == pytest.approx([1 / 3, 2 / 3, 1.0])
-    assert [tests[b]["share_max_cost"] for b in answers.BOUNDS] == [1.0, 1.0, 1.0]
-    assert tests["J_predicted"]["excess"] == pytest.approx(-0.05)  # of -0.1, 0.05, -0.05
-    assert tests["J_predicted"]["distance"] == pytest.approx(0.05)
+    pairs, idle = answers.bound_pairs(columns, "hazard")
+    assert pairs["steps"].tolist() == [20, 30, 50]
+    assert pairs["truth"].tolist() == [0.40, 0.45, 0.25]
+    assert pairs["episodes"].tolist() == pytest.approx([0.2, np.nan, 0.1], nan_ok=True)
+    assert pairs["predicted"].tolist() == [0.30, 0.50, 0.20]
+    assert idle == 1
+
+
+def test_the_caption_of_the_bound_says_how_often_it_holds(tmp_path: Path) -> None:
+    truths = [9.0, 0.40, 0.45, 0.25]
+    first = [0.30, 0.50, 0.20, 0.0]  # two of three are below the truth of the next epoch
+
+    def epoch(number: int) -> dict[str, Any]:
+        more = {"constraint/hazard/estimate": truths[number - 1], "policy/kl": 0.01}
+        return bounds(first[number - 1], 5.0, 9.0, **more)
+
+    write_run(tmp_path, epochs=4, epoch=epoch)
+    plot = answers.bound(groups_of(tmp_path))
+    assert plot is not None
+    assert "not exceeded in 33.3 % of epochs, median distance 0.0500" in plot.caption
+    assert "With the corrected penalty: 100.0 %, a median of 4.60 above the truth" in plot.caption
+    assert plot.panels[1].log and len(plot.panels[1].series) == 3
 
 
 def test_resources_are_those_of_the_median_epoch_relative_to_trpo(tmp_path: Path) -> None:
@@ -248,21 +271,22 @@ def test_resources_are_those_of_the_median_epoch_relative_to_trpo(tmp_path: Path
             epoch=lambda i, s=seconds: {"time/update": 100.0 if i == 1 else s,
                                         "memory/process_mib": 100.0 * s},
         )  # fmt: skip
-    data = answers.resources_answer(groups_of(tmp_path))
-    assert data is not None
-    assert data["used"]["scpo"] == {"collect": 1.0, "update": 4.0, "epoch": 5.0, "memory": 400.0}
-    assert data["relative"]["trpo"] == {"collect": 1.0, "update": 1.0, "epoch": 1.0, "memory": 1.0}
-    assert data["relative"]["cpo"]["epoch"] == pytest.approx(4 / 3)
-    assert "NOT comparable" not in captions.resources_caption(data)
+    plot = answers.resources(groups_of(tmp_path))
+    found = drawn(plot)
+    assert [text.split("\n")[1] for text in found["SCPO"].labels] == [
+        "(1.00)", "(4.00)", "(5.00)", "(400)",
+    ]  # fmt: skip
+    assert found["TRPO"].y == [1.0, 1.0, 1.0, 1.0]
+    assert found["CPO"].y[2] == pytest.approx(4 / 3)
+    assert plot is not None and "NOT comparable" not in plot.caption
 
 
 def test_resources_of_unlike_runs_are_called_so(tmp_path: Path) -> None:
     for algo in ("trpo", "cpo", "scpo"):
         train = {"num_envs": 64 if algo == "scpo" else 128}
         write_run(tmp_path, algo=algo, train=train)
-    data = answers.resources_answer(groups_of(tmp_path))
-    assert data is not None
-    assert "NOT comparable" in captions.resources_caption(data)
+    plot = answers.resources(groups_of(tmp_path))
+    assert plot is not None and "NOT comparable" in plot.caption
 
 
 def test_curves_are_means_over_seeds_of_the_right_runs(tmp_path: Path) -> None:
@@ -271,19 +295,17 @@ def test_curves_are_means_over_seeds_of_the_right_runs(tmp_path: Path) -> None:
         write_run(tmp_path, "Drone-3DHazard-8", "scpo", seed, label=label, epochs=3,
                   epoch=lambda i, v=value: {"episode/return": v * i, "cost/max": v})  # fmt: skip
     groups = groups_of(tmp_path)
-    data = answers.compared_answer("q3", groups)
-    assert data is not None
-    scpo, sub = data["curves"]
-    assert (scpo["name"], scpo["seeds"], sub["name"], sub["seeds"]) == ("SCPO", 2, "sub-sampled", 1)
-    assert scpo["mean"]["episode/return"] == [2.0, 4.0, 6.0]
-    assert sub["mean"]["episode/return"] == [5.0, 10.0, 15.0]
-    text = captions.compared_caption("q3", data)
-    assert "SCPO: 2 seeds, 0.09 million steps; sub-sampled: 1 seed" in text
-    most = answers.maximum_answer(groups)
-    assert most is not None
-    (only,) = most["curves"]  # of SCPO as it is, not of a variant
-    assert only["mean"]["cost/max"] == [2.0, 2.0, 2.0]
-    assert "not here: Ant-Hazard-8, Walker-Hazard-8" in captions.maximum_caption(most)
+    plot = answers.compared("q3", groups)
+    found = drawn(plot)
+    assert list(found) == ["SCPO (2 seeds)", "sub-sampled (1 seed)"]
+    assert found["SCPO (2 seeds)"].y == [2.0, 4.0, 6.0]
+    assert found["sub-sampled (1 seed)"].y == [5.0, 10.0, 15.0]
+    assert plot is not None
+    assert "SCPO: 2 seeds, 0.09 million steps; sub-sampled: 1 seed" in plot.caption
+    most = answers.maximum(groups)
+    (only,) = drawn(most).values()  # of SCPO as it is, not of a variant
+    assert only.y == [2.0, 2.0, 2.0]
+    assert most is not None and "not here: Ant-Hazard-8, Walker-Hazard-8" in most.caption
 
 
 def test_the_appendix_and_the_departures_take_their_own_variants(tmp_path: Path) -> None:
@@ -291,14 +313,12 @@ def test_the_appendix_and_the_departures_take_their_own_variants(tmp_path: Path)
                         ("trpo_lag", ""), ("trpo_lag", "trpo_lag-k10"), ("trpo", "")):  # fmt: skip
         write_run(tmp_path, algo=algo, label=label or None, epochs=3)
     groups = groups_of(tmp_path)
-    lagrangian, departures = (answers.compared_answer(key, groups) for key in ("app", "departures"))
-    assert lagrangian is not None
-    assert departures is not None
-    names = [curve["name"] for curve in lagrangian["curves"]]
+    lagrangian, departures = (answers.compared(key, groups) for key in ("app", "departures"))
+    names = [name.removesuffix(" (1 seed)") for name in drawn(lagrangian)]
     assert names == ["SCPO", "TRPO-LAG-1", "TRPO-LAG-10"]
-    names = [curve["name"] for curve in departures["curves"]]
+    names = [name.removesuffix(" (1 seed)") for name in drawn(departures)]
     assert names == ["SCPO", "recovery fraction 1", "all of the paper's settings"]
-    assert "but for the ages of the worlds" in captions.compared_caption("departures", departures)
+    assert departures is not None and "but for the ages of the worlds" in departures.caption
 
 
 # Figures, commands, reports ----------------------------------------------------------------------
@@ -319,25 +339,25 @@ def write_everything(root: Path) -> None:
 
 
 def test_every_figure_is_drawn_and_again_from_its_numbers_alone(tmp_path: Path) -> None:
-    runs, drawn, again = tmp_path / "runs", tmp_path / "runs/questions", tmp_path / "again"
+    runs, figures, again = tmp_path / "runs", tmp_path / "runs/questions", tmp_path / "again"
     write_everything(runs)
-    drawn.mkdir()
+    figures.mkdir()
     costs = ([0.0, 0.2, 0.0, 0.3, 0.0], [0.1, 0.0])
-    (drawn / "q3_targets.json").write_text(json.dumps(targets(recorded(*costs))))
-    (drawn / "figure1.json").write_text(json.dumps(episode(recorded(*costs))))
-    lines = draw_figures(runs, drawn, ALL)
+    write_plot(targets(recorded(*costs)), figures / "q3_targets.json")
+    write_plot(episode(recorded(*costs)), figures / "figure1.json")
+    lines = draw_figures(runs, figures, ALL)
     keys = [question.key for question in q.QUESTIONS]
     assert [line.split(":")[0] for line in lines] == keys
     assert not [line for line in lines if "not drawn" in line]
     for key in keys:
-        assert (drawn / f"{key}.png").read_bytes().startswith(b"\x89PNG")
-        assert "<svg" in (drawn / f"{key}.svg").read_text()
+        assert (figures / f"{key}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (figures / f"{key}.svg").read_text()
     # What lies there is enough, and no policy was needed: two files were written by hand.
-    found = {answer.question.key: answer for answer in q.find_answers([], q.read_dumps([drawn])[0])}
+    found = q.find_answers([], q.read_kept([figures])[0])
     assert list(found) == keys
     for key in ("q3", "figure1"):
-        found[key].save(again)
-        assert (again / f"{key}.svg").read_text() == (drawn / f"{key}.svg").read_text()
+        save(found[key], again / f"{key}.svg")
+        assert (again / f"{key}.svg").read_text() == (figures / f"{key}.svg").read_text()
 
 
 def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
@@ -376,12 +396,8 @@ def test_a_report_shows_the_questions_its_runs_answer(tmp_path: Path) -> None:
     assert (out / "pictures/q4.png").exists()
     assert "questions</h2>" in (out / "index.html").read_text()
     # The small form of the runs has too few metrics for Q4 and Q5: their numbers lie beside it.
-    assert [a.question.key for a in q.find_answers(groups_of(small), {})] == ["q2"]
-    assert [a.question.key for a in q.find_answers(groups_of(small), q.read_dumps([small])[0])] == [
-        "q2",
-        "q4",
-        "q5",
-    ]
+    assert list(q.find_answers(groups_of(small), {})) == ["q2"]
+    assert list(q.find_answers(groups_of(small), q.read_kept([small])[0])) == ["q2", "q4", "q5"]
 
 
 def test_a_report_without_answers_has_no_such_section(tmp_path: Path) -> None:
@@ -395,8 +411,8 @@ def test_damaged_numbers_are_named(tmp_path: Path) -> None:
     export_runs(find_runs([tmp_path]).runs, tmp_path / "small")
     (tmp_path / "small/questions").mkdir()
     (tmp_path / "small/questions/q4.json").write_text('{"suite": ')
-    dumps, (line,) = q.read_dumps([tmp_path / "small"])
-    assert not dumps and "q4.json is damaged" in line
+    kept, (line,) = q.read_kept([tmp_path / "small"])
+    assert not kept and "q4.json is damaged" in line
 
 
 def test_no_two_curves_of_a_figure_look_the_same() -> None:

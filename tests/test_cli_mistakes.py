@@ -98,7 +98,7 @@ def test_play_takes_a_folder_for_a_path_unless_it_is_called_as_a_suite(
 
 
 def test_play_takes_an_id_with_a_slash_for_no_path(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "is not ours to draw" in mistake(["play", "gym:mine/Walk-v0"], capsys)
+    assert "Gymnasium knows no environment" in mistake(["play", "gym:mine/Walk-v0"], capsys)
 
 
 @pytest.mark.usefixtures("no_steps")

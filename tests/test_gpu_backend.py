@@ -68,9 +68,7 @@ PARITY = (
 @functools.cache
 def scene_of(suite: str, elliptic: bool = False) -> Scene:
     parsed = parse_suite(suite)
-    scene = build_scene(
-        parsed.robot.file, parsed.robot.required_sensors, num_pillars=parsed.count("pillar")
-    )
+    scene = build_scene(parsed.robot.mjcf, num_pillars=parsed.count("pillar"))
     if elliptic:
         scene.model.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC.value
     return scene

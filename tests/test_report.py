@@ -13,10 +13,10 @@ import pytest
 from synthetic_runs import ENVIRONMENT, learning, write_run
 
 from statewise.cli import main
-from statewise.core.statistics import mean_interval, pooled_error, rate_interval
+from statewise.core.statistics import Interval, mean_interval, pooled_error, rate_over_seeds
 from statewise.paper.claims import claims_section, judge
 from statewise.paper.reference import reference
-from statewise.report.assemble import Report, Section, assemble
+from statewise.report.assemble import Picture, Report, Section, assemble
 from statewise.report.export import export_runs
 from statewise.report.groups import Group, command, group_runs
 from statewise.report.html import page
@@ -24,7 +24,7 @@ from statewise.report.markdown import markdown
 from statewise.report.ranking import rank, ranking_tables
 from statewise.report.table import Table, interval_text, number, percent, spread
 from statewise.report.tables import COMPARED, metrics_table, resources_table, safety_table
-from statewise.report.write import picture, write_report
+from statewise.report.write import write_report
 from statewise.runs.reader import POINTS, find_runs
 
 
@@ -103,7 +103,7 @@ def test_violations_are_counted_over_the_late_episodes_of_all_seeds(tmp_path: Pa
     write_run(tmp_path, seed=0, epoch=fixed(**{"cost/hazard/violation_rate": 0.07}))
     write_run(tmp_path, seed=1, epoch=fixed(**{"cost/hazard/violation_rate": 0.13}))
     shown = cells(safety_table([only(tmp_path)]))
-    interval = rate_interval(20, 200)
+    interval = rate_over_seeds([(7, 100), (13, 100)])
     assert shown["episodes"] == "200"
     assert shown["violation rate"] == "10.0 %"
     assert shown["95 % interval"] == f"{percent(interval.low)} to {percent(interval.high)}"
@@ -138,7 +138,7 @@ def test_an_epoch_without_episodes_is_a_gap_and_not_a_zero(tmp_path: Path) -> No
     }
     write_run(tmp_path, epochs=20, epoch=lambda n: empty if n in (3, 20) else {})
     group = only(tmp_path)
-    assert np.isnan(group.curve().mean["episode/return"][2])
+    assert np.isnan(group.curve.mean["episode/return"][2])
     assert group.mean("last", "episode/return") is None
     table = metrics_table([group], reference())
     assert cells(table)["return"] == "–"
@@ -159,7 +159,7 @@ def test_time_and_memory_are_also_multiples_of_trpo(tmp_path: Path) -> None:
 
 def test_curves_are_thinned_to_a_grid_that_keeps_both_ends(tmp_path: Path) -> None:
     write_run(tmp_path, epochs=1000, epoch=lambda n: {"episode/return": float(n)})
-    curve = only(tmp_path).curve()
+    curve = only(tmp_path).curve
     assert len(curve.steps) <= POINTS + 1
     assert curve.mean["episode/return"][[0, 1, -1]].tolist() == [
         1.0,
@@ -171,7 +171,7 @@ def test_curves_are_thinned_to_a_grid_that_keeps_both_ends(tmp_path: Path) -> No
 def test_the_band_is_the_sample_deviation_over_seeds(tmp_path: Path) -> None:
     for seed, value in enumerate((1.0, 2.0, 6.0)):
         write_run(tmp_path, seed=seed, epoch=fixed(**{"episode/return": value}))
-    curve = only(tmp_path).curve()
+    curve = only(tmp_path).curve
     assert curve.mean["episode/return"][0] == 3.0
     assert curve.std["episode/return"][0] == pytest.approx(math.sqrt((4 + 1 + 9) / 2))
 
@@ -183,12 +183,14 @@ def test_the_ranking_divides_by_trpo_of_the_same_suite(tmp_path: Path) -> None:
                 write_run(
                     tmp_path, suite, algo, seed, epoch=fixed(**{"cost/episode": cost * scale})
                 )
-    scpo = next(r for r in rank(groups_of(tmp_path), "trpo", reference()) if r.algo == "scpo")
-    score = scpo.scores["cost/episode"]
+    scpo = next(r for r in rank(groups_of(tmp_path), "trpo", reference()) if r.own == "scpo")
+    score = scpo.scores["cost/episode"].interval
     assert score is not None
     assert (score.low, score.estimate, score.high) == pytest.approx((0.2, 0.2, 0.2))
     # the paper's: 0.1427 / 0.5413 and 0.0327 / 0.1869
-    assert scpo.theirs["cost/episode"] == pytest.approx((0.1427 / 0.5413 + 0.0327 / 0.1869) / 2)
+    theirs = scpo.theirs["cost/episode"].interval
+    assert theirs is not None
+    assert theirs.estimate == pytest.approx((0.1427 / 0.5413 + 0.0327 / 0.1869) / 2)
 
 
 def test_rows_of_a_ranking_are_over_the_same_suites(tmp_path: Path) -> None:
@@ -226,7 +228,7 @@ def test_numbers_are_written_with_sensible_digits() -> None:
     assert spread(0.0008, 0.00004) == "0.000800 ± 0.000040"
     assert spread(1.0, None) == "1.00"
     assert (percent(0.077), percent(0.0004), percent(0)) == ("7.7 %", "0.040 %", "0 %")
-    assert interval_text(0.0123, 0.4567) == "0.012 to 0.457"
+    assert interval_text(Interval(0.0123, 0.2, 0.4567, 0.95)) == "0.012 to 0.457"
 
 
 # What it says ----------------------------------------------------------------------------------
@@ -493,9 +495,9 @@ def test_a_report_of_the_export_says_the_same(tmp_path: Path) -> None:
     assert said(tmp_path / "results") == said(tmp_path / "runs")
     ours, theirs = groups_of(tmp_path / "runs"), groups_of(tmp_path / "results")
     for a, b in zip(ours, theirs, strict=True):
-        assert a.curve().steps.tolist() == b.curve().steps.tolist()
-        assert b.curve().mean["episode/return"] == pytest.approx(
-            a.curve().mean["episode/return"], rel=1e-4
+        assert a.curve.steps.tolist() == b.curve.steps.tolist()
+        assert b.curve.mean["episode/return"] == pytest.approx(
+            a.curve.mean["episode/return"], rel=1e-4
         )
 
 
@@ -562,8 +564,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", label="<i>a&b", epochs=20)
     figure = tmp_path / "figure.png"
     figure.write_bytes(b"\x89PNG")
-    html, text = picture(figure, "A figure")
-    section = Section("The paper's questions", html, text, (figure,))
+    section = Section("The paper's questions", pictures=(Picture(figure, "A figure"),))
     index = write_report([tmp_path / "runs"], tmp_path / "report", sections=[section])
     content = index.read_text()
     own = re.sub(r"/\* BEGIN bokeh.*?/\* END bokeh\.min\.js \*/", "", content, flags=re.DOTALL)

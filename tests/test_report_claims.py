@@ -16,7 +16,7 @@ from statewise.bench import ray_launcher
 from statewise.cli import main
 from statewise.paper import questions as q
 from statewise.paper.ablations import draw_figures
-from statewise.paper.captions import maximum_caption
+from statewise.paper.answers import maximum
 from statewise.paper.claims import Check, Judged, claims_table, judge, tally
 from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
@@ -26,6 +26,7 @@ from statewise.report.html import page
 from statewise.report.limits import limits_of
 from statewise.report.markdown import markdown
 from statewise.report.ranking import rank
+from statewise.report.table import millions
 from statewise.runs import checkpoint
 from statewise.runs.reader import find_runs
 
@@ -135,7 +136,7 @@ def test_a_method_that_hardly_earns_anything_is_ranked_last(tmp_path: Path) -> N
     for algo, given in (("scpo", {"cost/rate": 0.001}), ("trpo", {}), ("trpo_ipo", idle)):
         write_run(tmp_path, algo=algo, epoch=lambda _, given=given: GOOD | given)
     ranks = rank(groups_of(tmp_path), "trpo")
-    assert [r.algo for r in ranks] == ["scpo", "trpo", "trpo_ipo"]
+    assert [r.own for r in ranks] == ["scpo", "trpo", "trpo_ipo"]
 
 
 def test_trpo_is_not_the_papers_where_its_return_is_not_known(tmp_path: Path) -> None:
@@ -273,8 +274,8 @@ def test_numbers_that_no_figure_can_be_drawn_from_are_left_out_and_named(
     key: str, content: bytes, tmp_path: Path
 ) -> None:
     (tmp_path / f"{key}.json").write_bytes(content)
-    dumps, (line,) = q.read_dumps([tmp_path])
-    assert dumps == {}
+    kept, (line,) = q.read_kept([tmp_path])
+    assert kept == {}
     assert line.startswith(f"{tmp_path / key}.json is damaged (")
 
 
@@ -337,9 +338,13 @@ def test_a_misspelt_suite_is_an_error_also_where_nothing_is_trained(
      (30_000_000, "30")],
 )  # fmt: skip
 def test_a_caption_never_says_0_million_of_some_steps(steps: int, text: str) -> None:
-    curve = {"suite": "Mine-1", "name": "SCPO", "seeds": 1, "steps": steps, "finished": True,
-             "on": "CPU"}  # fmt: skip
-    assert f"1 seed, {text} million steps." in maximum_caption({"curves": [curve]})
+    assert millions(steps) == text
+
+
+def test_a_caption_says_seeds_and_steps(tmp_path: Path) -> None:
+    write_run(tmp_path, "Mine-1", epochs=3)
+    plot = maximum(groups_of(tmp_path))
+    assert plot is not None and "1 seed, 0.09 million steps." in plot.caption
 
 
 # Ray, Ctrl-C -----------------------------------------------------------------------------------------
@@ -424,19 +429,3 @@ def test_an_image_of_the_notes_is_its_name_and_address_on_the_page(tmp_path: Pat
     assert html.count("<img") == 1 and f'<img src="{inline}" alt="c"' in html
     assert "<p>http://example.org/a.png?x&amp;y</p>" in html
     assert "<p>a b (http://example.org/a.png?x&amp;y)</p>" in html
-
-
-def test_names_with_a_bracket_stay_names_in_markdown(tmp_path: Path) -> None:
-    write_run(tmp_path, "Mine<i>-1", label="<b>bold", done=3)
-    text = markdown(assemble(find_runs([tmp_path])))
-    unescaped = [line for line in text.splitlines() if "<" in line.replace("\\<", "")]
-    # Left as they are: an address, and commands in backquotes, in which nothing is obeyed.
-    assert [
-        line for line in unescaped if not line.startswith("![Curves of") and "`" not in line
-    ] == []
-    assert "## Mine\\<i>-1" in text and "\\<b>bold: unfinished" in text
-    write_run(tmp_path, "Mine<i>-1")
-    write_run(tmp_path, epochs=3)  # else the caption names no suite
-    groups = groups_of(tmp_path)
-    (section,) = q.questions_section(groups, q.find_answers(groups, {}), tmp_path / "drawn")
-    assert section.markdown.count("\\<i>") == section.markdown.count("<i>") > 0

@@ -30,8 +30,8 @@ def test_a_ranking_is_of_the_late_epochs_and_not_of_the_last_one(
 ) -> None:
     write_run(tmp_path, algo="trpo", epochs=40, epoch=ending(metric, 1.0, 3.0))
     write_run(tmp_path, algo="scpo", epochs=40, epoch=ending(metric, 4.0, 2.0))
-    scpo = next(r for r in rank(groups_of(tmp_path), "trpo") if r.algo == "scpo")
-    score = scpo.scores[metric]
+    scpo = next(r for r in rank(groups_of(tmp_path), "trpo") if r.own == "scpo")
+    score = scpo.scores[metric].interval
     assert score is not None and score.estimate == pytest.approx(3.0 / 2.0)
 
 
@@ -41,8 +41,8 @@ def test_a_ranking_is_of_the_cost_rate_of_the_whole_training(tmp_path: Path) -> 
             tmp_path, algo=algo,
             epoch=lambda number, rate=rate: {"cost/rate": rate, "cost/epoch_rate": 0.5},  # type: ignore[misc]
         )  # fmt: skip
-    scpo = next(r for r in rank(groups_of(tmp_path), "trpo") if r.algo == "scpo")
-    score = scpo.scores["cost/rate"]
+    scpo = next(r for r in rank(groups_of(tmp_path), "trpo") if r.own == "scpo")
+    score = scpo.scores["cost/rate"].interval
     assert score is not None and score.estimate == pytest.approx(0.5)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
 from statewise.training import api
+from statewise.training.api import worst_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,9 @@ class Evaluate(PluginOptions):
     """Take the policy of the run's safest epoch instead of its last one."""
     json: Path | None = None
     """Write the numbers to this file too."""
+    worst: int = number(5, least=0, most=100)
+    """Keep this many of the worst episodes of each constraint for `statewise replay`, in worst.npz in
+    the run folder. If nothing can be written there, they go beside the file that --json names."""
 
     def __post_init__(self) -> None:
         settings.check(self)
@@ -44,11 +49,22 @@ class Evaluate(PluginOptions):
             if self.json.is_dir():
                 raise ValueError(f"--json {self.json} is a folder: name a file")
             check_folder("--json", self.json.parent)
+        kept = self._worst_out()
         found = api.evaluate(
             self.path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
-            self.best_safe, self.imports, self.trust,
+            self.best_safe, self.imports, self.trust, self.worst if kept else 0, kept,
         )  # fmt: skip
         console().print(evaluation_table(found))
         if self.json is not None:
             write_atomically(self.json, (json.dumps(found.as_dict(), indent=2) + "\n").encode())
             print(f"numbers: {self.json}")
+        if self.worst and found.constraints:
+            where = kept or f"not kept, as nothing can be written to {worst_file(self.path).parent}"
+            print(f"worst episodes: {where}")
+
+    def _worst_out(self) -> Path | None:
+        """Where the worst episodes go; None if they cannot be written."""
+        usual = worst_file(self.path)
+        if os.access(usual.parent, os.W_OK) or not usual.parent.exists():
+            return usual
+        return self.json.with_suffix(".worst.npz") if self.json is not None else None

@@ -1,4 +1,4 @@
-"""`statewise play`: a policy in a suite, as a video, in a window or as numbers."""
+"""`statewise play`: a policy in an environment, as a video, in a window or as numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 from rich.progress import track
@@ -16,6 +16,8 @@ from torch import Tensor
 
 from statewise import settings
 from statewise.cli_tables import console, play_table
+from statewise.envs.env import Env
+from statewise.envs.make import make_env
 from statewise.envs.render import (
     Camera,
     Episode,
@@ -40,13 +42,13 @@ _SPEED_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Play(PluginOptions):
-    """Watch a policy in a suite: as a video, in a window, or as numbers only."""
+    """Watch a policy: as a video, in a window, or as numbers only."""
 
     what: str = option(positional=True, metavar="SUITE|RUN")
-    """A suite such as Point-Hazard-8, or a run folder or one of its checkpoint files, whose policy is
-    then played."""
+    """A suite such as Point-Hazard-8, a Gymnasium environment gym:ID, or a run folder or one of its
+    checkpoint files, whose policy is then played."""
     policy: Literal["random", "zero"] | None = None
-    """What chooses the actions in a suite: random ones, each held for 0.1 s (if not said), or none."""
+    """What chooses the actions in a suite: random ones, each held for 0.1 s (the default), or none."""
     video: Path | None = None
     """Write a video to this file (.mp4 or .gif)."""
     window: bool = False
@@ -88,9 +90,7 @@ class Play(PluginOptions):
                 f"--best-safe is for runs, and {self.what} is none: give a run folder, or leave it out"
             )
         import_modules(self.imports)
-        if is_gym(suite):
-            raise ValueError(f"{suite} is not ours to draw: play shows the suites of statewise")
-        env = VecEnv(suite, 1, self.seed, compact=compact, continuing=continuing)
+        env = self._env(suite, compact, continuing)
         started = time.perf_counter()
         if trained is None:
             episodes, running = self._play(env, _policy(self.policy or "random", env, self.seed))
@@ -102,21 +102,33 @@ class Play(PluginOptions):
         if self.video is not None:
             took = time.perf_counter() - started
             print(f"video: {self.video} ({took:.1f} s to simulate and draw)")
+        env.close()
         if self.speed:
             speed = _measure_speed(suite, _SPEED_WORLDS, _SPEED_SECONDS)
             print(
                 f"speed: {speed:,.0f} environment steps/s ({_SPEED_WORLDS} worlds, random actions)"
             )
 
-    def _play(self, env: VecEnv, act: Callable[[Step], Tensor]) -> tuple[list[Episode], Tally]:
+    def _env(self, suite: str, compact: bool, continuing: bool) -> Env:
+        """One world, ready to be shown in the way that was asked for."""
+        if not is_gym(suite):
+            return VecEnv(suite, 1, self.seed, compact=compact, continuing=continuing)
+        if continuing:
+            raise ValueError(f"--continuing is for suites of statewise: leave it out for {suite}")
+        mode = "rgb_array" if self.video else "human" if self.window else None
+        return make_env(suite, 1, self.seed, modules=self.imports, render_mode=mode)
+
+    def _play(self, env: Env, act: Callable[[Step], Tensor]) -> tuple[list[Episode], Tally]:
         """Step, show and count: the finished episodes and the running one."""
         steps = max(1, round(self.seconds / env.spec.control_dt))
         every = max(1, math.ceil(1 / env.spec.control_dt / _VIDEO_RATE))
         episodes: list[Episode] = []
         tally = Tally(env)
         step = env.reset(self.seed)
-        renderer = Renderer(env, self.width, self.height, self.camera) if self.video else None
-        viewer = Viewer(env) if self.window else None
+        renderer = viewer = None
+        if isinstance(env, VecEnv):
+            renderer = Renderer(env, self.width, self.height, self.camera) if self.video else None
+            viewer = Viewer(env) if self.window else None
         video = VideoFile(self.video, 1 / env.spec.control_dt / every) if self.video else None
         for shown in (renderer, viewer):
             if shown is not None:
@@ -124,14 +136,14 @@ class Play(PluginOptions):
         try:
             for i in track(
                 range(steps),
-                f"{env.suite.name}, {self.seconds:g} s",
+                f"{env.spec.name}, {self.seconds:g} s",
                 console=console(stderr=True),
                 transient=True,
             ):
                 step = env.step(act(step))
                 episodes += tally.add(step)
-                if renderer is not None and video is not None and i % every == 0:
-                    video.add(renderer.frame())
+                if video is not None and i % every == 0:
+                    video.add(cast(Any, env).picture() if renderer is None else renderer.frame())
                 if viewer is not None:
                     if not viewer.is_open:
                         break
@@ -146,7 +158,7 @@ class Play(PluginOptions):
 
 def _measure_speed(suite: str, num_envs: int, seconds: float) -> float:
     """Environment steps per second, of all worlds together, under random actions."""
-    env = VecEnv(suite, num_envs)
+    env = make_env(suite, num_envs)
     act = random_policy(env, seed=0, hold=0.0)
     step = env.reset()
     for _ in range(3):
@@ -155,7 +167,9 @@ def _measure_speed(suite: str, num_envs: int, seconds: float) -> float:
     while time.perf_counter() - started < seconds:
         step = env.step(act(step))
         count += num_envs
-    return count / (time.perf_counter() - started)
+    took = time.perf_counter() - started
+    env.close()
+    return count / took
 
 
 def _is_path(what: str) -> bool:
@@ -169,7 +183,7 @@ def _is_path(what: str) -> bool:
     return os.sep in what or (path.is_dir() and what.split("-")[0] not in robot_names())
 
 
-def _policy(name: str, env: VecEnv, seed: int) -> Callable[[Step], Tensor]:
+def _policy(name: str, env: Env, seed: int) -> Callable[[Step], Tensor]:
     """Actions `[B, a]` for every world, step by step."""
     if name == "zero":
         shape = (env.num_envs, env.spec.action_size)

@@ -12,6 +12,7 @@ from statewise.commands.evaluate import Evaluate
 from statewise.commands.play import Play
 from statewise.commands.report import Plot
 from statewise.commands.train import leave_if_stopped
+from statewise.deploy.replay import replay
 from statewise.plugins import import_modules
 from statewise.settings import number, option
 from statewise.training import api
@@ -36,7 +37,8 @@ class List:
 
 @dataclass(frozen=True)
 class Demo:
-    """Train SCPO on Point-Hazard-8 for a minute, evaluate it, draw its curves, record a video."""
+    """Train SCPO on Point-Hazard-8 for a minute, evaluate it, draw its curves, record a video, and
+    write a page that replays its worst episodes."""
 
     steps: int = number(600_000, least=30_000)
     """Environment steps to train for. A full run takes 6 million."""
@@ -50,4 +52,6 @@ class Demo:
         Evaluate(path=run, episodes=500, json=out / "evaluation.json").run()
         Plot((run,), out / "curves.png").run()
         Play(what=str(run), video=out / "policy.mp4", seconds=10, speed=False).run()
-        print(f"\nall of it is in {out}")
+        page = replay(run, out / "replay.html")
+        print(f"\nreplay of the worst episodes, to open in a browser: {page}")
+        print(f"all of it is in {out}")

@@ -118,3 +118,23 @@ def rate_interval(events: int, trials: int, *, level: float = 0.95) -> Interval:
     low = float(beta_distribution.ppf(tail, events, others + 1)) if events else 0.0
     high = float(beta_distribution.ppf(1 - tail, events + 1, others)) if others else 1.0
     return Interval(low, events / trials, high, level)
+
+
+def rate_over_seeds(counts: Sequence[tuple[int, int]], *, level: float = 0.95) -> Interval:
+    """Interval for the mean rate of an event over seeds, from the events and trials of each seed.
+
+    Seeds differ more than binomially, so the trials of several seeds are not trials of one coin. The
+    seeds' rates have a Student t interval on the arcsine scale, which evens out their spread. It is
+    never narrower than the exact interval of all trials together, which stands alone for one seed.
+    """
+    pooled = rate_interval(sum(n for n, _ in counts), sum(n for _, n in counts), level=level)
+    rates = np.array([events / trials for events, trials in counts if trials])
+    if len(rates) < 2:
+        return pooled
+    angles = np.arcsin(np.sqrt(rates))
+    reach = student_t.ppf((1 + level) / 2, len(rates) - 1) * angles.std(ddof=1) / len(rates) ** 0.5
+    ends = np.clip([angles.mean() - reach, angles.mean() + reach], 0.0, math.pi / 2)
+    low, high = np.sin(ends) ** 2
+    return Interval(
+        min(float(low), pooled.low), pooled.estimate, max(float(high), pooled.high), level
+    )

@@ -45,6 +45,7 @@ class GymEnv(Env):
     cost_ceiling: the cost of a step that counts as large. Constraints are compared by it, and a
         fault is charged with it, unless a larger cost has been seen.
     max_episode_steps: instead of the time limit the id is registered with.
+    render_mode: how the worlds are drawn, "rgb_array" for `picture` or "human" for windows.
 
     The constraints are found by one step of an instance that is then closed. If it shows no cost,
     there are none.
@@ -61,6 +62,7 @@ class GymEnv(Env):
         cost_keys: str | Sequence[str] = (),
         cost_ceiling: float = 1.0,
         max_episode_steps: int | None = None,
+        render_mode: str | None = None,
     ) -> None:
         check_worlds(num_envs, seed)
         if not 0 < cost_ceiling <= gym.LARGEST:
@@ -94,8 +96,9 @@ class GymEnv(Env):
                 control_dt=gym.control_dt(probe),
                 blocks=blocks,
             )
+            shown = _shown(make, render_mode, probe, name)
             for i in range(num_envs):
-                self._worlds.append(World(make(), f"world {i} of {name}"))
+                self._worlds.append(World(shown(), f"world {i} of {name}"))
             if len({id(e.unwrapped) for e in (probe, *(w.env for w in self._worlds))}) <= num_envs:
                 raise ValueError(
                     f"{name}: the function gave the same instance twice; let it make a new one at "
@@ -105,6 +108,7 @@ class GymEnv(Env):
         self.exact_resume = all(world.keeper is not None for world in self._worlds)
         """Whether a `state_dict` continues exactly. Otherwise loading one begins new episodes."""
 
+        self._recording, self._frame = False, None  # type: bool, dict[str, Any] | None
         self._faults = self._resets = 0
         self._obs = np.zeros((num_envs, flat), np.float32)
         self._time = np.zeros(num_envs, np.int64)
@@ -117,6 +121,25 @@ class GymEnv(Env):
     def faults(self) -> int:
         """How many episodes a non-finite observation has ended since the environment was made."""
         return self._faults
+
+    def picture(self, world: int = 0) -> NDArray[np.uint8]:
+        """One world as it draws itself, uint8 `[height, width, 3]`. Needs render_mode "rgb_array"."""
+        return self._worlds[world].picture()
+
+    def record(self, on: bool = True) -> None:
+        """Keep a `frame` of every step from now on, or stop doing so."""
+        self._recording, self._frame = on, None
+
+    @property
+    def frame(self) -> dict[str, Any]:
+        """The worlds after the last step and before any restart.
+
+        `obs [B, n]`; `state`, one of each world, if it has `get_state`; `qpos [B, nq]`, if MuJoCo
+        simulates it.
+        """
+        if self._frame is None:
+            raise RuntimeError("no frame yet: call record() before reset() or step()")
+        return self._frame
 
     # Reset and step ----------------------------------------------------------------------------
 
@@ -140,6 +163,7 @@ class GymEnv(Env):
         self.check_action(action)
         self._ready = False  # until all worlds have been stepped: an error in one ends them all
         final_obs, reward, cost, terminated, truncated, fault, infos = self._step_worlds(action)
+        self._keep_frame(final_obs)
         self._largest = np.maximum(self._largest, cost.max(axis=0))
         cost[fault] = self._largest
         clearance = self._clearances(infos, cost, fault)
@@ -222,11 +246,22 @@ class GymEnv(Env):
         for i in range(self.num_envs):
             obs[i] = self._reset_world(i, self._derived(i, begun) if seeded else None)
         self._obs = obs
+        self._keep_frame(obs)
         self._time = np.zeros_like(self._time)
         self._cost_max = np.zeros_like(self._cost_max)
         self._min_clearance = np.full_like(self._cost_max, np.inf)
         self._ready = True
         return first_step(torch.from_numpy(obs).to(self.device), self.spec.num_costs)
+
+    def _keep_frame(self, obs: Floats) -> None:
+        if not self._recording:
+            return
+        rows = [world.snapshot() for world in self._worlds]
+        self._frame = {"obs": torch.from_numpy(obs.copy())}
+        if all("state" in row for row in rows):
+            self._frame["state"] = [row["state"] for row in rows]
+        if all("qpos" in row for row in rows):
+            self._frame["qpos"] = torch.stack([row["qpos"] for row in rows])
 
     def _restart(
         self, ended: Bools, final_obs: Floats, cost_max: Floats, min_clearance: Floats
@@ -322,7 +357,20 @@ def check_id(name: str) -> None:
     _maker(name)
 
 
-def _maker(name: str) -> tuple[Callable[[], AnyEnv], int | None]:
+def _shown(
+    make: Callable[..., AnyEnv], render_mode: str | None, probe: AnyEnv, name: str
+) -> Callable[[], AnyEnv]:
+    """How to make an instance that is drawn in this mode."""
+    if render_mode is None:
+        return make
+    modes = [mode for mode in (probe.metadata or {}).get("render_modes") or () if mode]
+    if render_mode not in modes:
+        can = f"it can be drawn as {', '.join(modes)}" if modes else "it cannot be drawn"
+        raise ValueError(f"{name} has no render mode {render_mode!r}: {can}")
+    return lambda: make(render_mode=render_mode)
+
+
+def _maker(name: str) -> tuple[Callable[..., AnyEnv], int | None]:
     """How to make an instance, and its time limit.
 
     The limit is counted by GymEnv: the wrapper that `make` adds for it takes five values only.
@@ -337,4 +385,4 @@ def _maker(name: str) -> tuple[Callable[[], AnyEnv], int | None]:
             f"it: --import my_module, or {GYM}my_module:{id}"
         ) from error
     limit, spec.max_episode_steps, spec.disable_env_checker = spec.max_episode_steps, None, True
-    return lambda: gymnasium.make(spec), limit
+    return lambda **how: gymnasium.make(spec, **how), limit

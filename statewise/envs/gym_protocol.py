@@ -76,6 +76,28 @@ class World:
             info = {**info, "cost": cost[0]}
         return self._flat(obs), reward, terminated, truncated, info
 
+    def picture(self) -> NDArray[np.uint8]:
+        """What it looks like now, drawn by the environment itself: `[height, width, 3]`."""
+        try:
+            pixels = self.env.render()
+        except gymnasium.error.Error as error:  # such as a package of its renderer that is missing
+            raise ValueError(f"{self.label} cannot be drawn: {error}") from error
+        array = np.asarray(pixels)
+        if array.ndim != 3 or array.shape[2] not in (3, 4) or array.dtype != np.uint8:
+            shape = f"{array.dtype} of shape {array.shape}"
+            raise ValueError(
+                f"{self.label}: render() gave {shape}, not a picture [height, width, 3] of uint8"
+            )
+        return array[..., :3]
+
+    def snapshot(self) -> dict[str, Any]:
+        """What is known of its state: what `get_state` gives, and `qpos` if MuJoCo simulates it."""
+        found = {"state": self.save()} if self.keeper is not None else {}
+        data: Any = getattr(self.env.unwrapped, "data", None)
+        if hasattr(data, "qpos"):
+            found["qpos"] = torch.tensor(np.asarray(data.qpos), dtype=torch.float32)
+        return found
+
     def save(self) -> Any:
         """Its state and that of its random generator, for a world with a `keeper`."""
         with _Blame(self.label, "get_state"):

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from statewise.core import lidar
-from statewise.envs.env import Closeable
+from statewise.envs.env import Closeable, Env
 from statewise.envs.goal import UNUSED_LIDARS
+from statewise.envs.suites import Suite
 from statewise.envs.vec_env import VecEnv
 from statewise.sim.draw import Canvas, DrawError, Mark, View, Window, body_box
 from statewise.sim.scene import ROBOT
@@ -58,14 +59,18 @@ class Episode:
     """Sum of its costs, for each constraint."""
     cost_max: tuple[float, ...]
     """Its largest cost, for each constraint."""
-    ending: Literal["goal reached", "time limit", "no room for a goal", "simulator fault"]
+    ending: str
+    """Such as "goal reached" or "time limit"."""
 
 
 class Tally:
     """Return and cost of the running episode of every world."""
 
-    def __init__(self, env: VecEnv) -> None:
+    def __init__(self, env: Env) -> None:
         self._limit = env.spec.max_episode_steps
+        ours = isinstance(env, VecEnv)
+        self._done = "goal reached" if ours else "ended"
+        self._cut = "no room for a goal" if ours else "truncated"
         self.steps = torch.zeros(env.num_envs, dtype=torch.long)
         self.ret = torch.zeros(env.num_envs)
         self.cost = torch.zeros(env.num_envs, env.spec.num_costs)
@@ -87,11 +92,11 @@ class Tally:
 
     def _finish(self, world: int, step: Step) -> Episode:
         steps = int(self.steps[world])
-        ending: Any = "goal reached"
+        ending = self._done
         if step.sim_fault[world]:
             ending = "simulator fault"
         elif step.truncated[world]:
-            ending = "time limit" if steps >= self._limit else "no room for a goal"
+            ending = "time limit" if steps >= self._limit else self._cut
         episode = Episode(world, steps, float(self.ret[world]), tuple(self.cost[world].tolist()),
                           tuple(self.cost_max[world].tolist()), ending)  # fmt: skip
         self.latest[world] = episode
@@ -285,13 +290,23 @@ class _Stage:
 def _objects(env: VecEnv, now: _Now) -> list[Mark]:
     """Goal and hazards. Pillars are part of physics, and so of the picture already."""
     goal, *hazards = (_xyz(p) for p in now.objects[0, : 1 + env.task.num_hazards])
-    far = env.suite.robot.goal_radius
-    radius = next((c.radius for c in env.suite.constraints if c.name == "hazard"), 0.0)
-    if env.suite.robot.spatial:
-        balls = [Mark("sphere", at, (radius, 0.0), (*_HAZARD, 0.28), 0.1) for at in hazards]
-        return [Mark("sphere", goal, (far, 0.0), (*_GOAL, 0.35), 0.2), *balls]
-    discs = [Mark("cylinder", at, (radius, 0.01), (*_HAZARD, 0.50), 0.2) for at in hazards]
-    return [Mark("cylinder", goal, (far, far / 2), (*_GOAL, 0.40), 0.2), *discs]
+    kinds = [("goal", goal), *(("hazard", at) for at in hazards)]
+    return [mark for kind, at in kinds if (mark := object_mark(env.suite, kind, at)) is not None]
+
+
+def object_mark(suite: Suite, kind: str, at: tuple[float, float, float]) -> Mark | None:
+    """How an object of a suite looks; None for one that is part of physics."""
+    far, spatial = suite.robot.goal_radius, suite.robot.spatial
+    if kind == "goal":
+        if spatial:
+            return Mark("sphere", at, (far, 0.0), (*_GOAL, 0.35), 0.2)
+        return Mark("cylinder", at, (far, far / 2), (*_GOAL, 0.40), 0.2)
+    if kind == "hazard":
+        radius = next(c.radius for c in suite.constraints if c.name == "hazard")
+        if spatial:
+            return Mark("sphere", at, (radius, 0.0), (*_HAZARD, 0.28), 0.1)
+        return Mark("cylinder", at, (radius, 0.01), (*_HAZARD, 0.50), 0.2)
+    return None
 
 
 def _lidars(env: VecEnv, now: _Now) -> list[Mark]:

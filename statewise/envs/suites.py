@@ -28,7 +28,6 @@ PAPER_SUITES = (
 """The sixteen suites of the paper."""
 
 CONSTRAINTS = ("Hazard", "3DHazard", "Pillar")
-GOAL_KEEPOUT = 0.4
 _MAX_EPISODE_STEPS = 1000
 
 
@@ -71,12 +70,12 @@ class Suite:
         """What has to be placed: the goal, then hazards, then pillars."""
         from statewise.core.placement import Arena
 
-        keepouts = [GOAL_KEEPOUT]
+        keepouts = [self.robot.goal_keepout]
         for kind in ("hazard", "pillar"):
             for c in self.constraints:
                 keepouts += [c.keepout] * (c.count if c.name == kind else 0)
         robot = self.robot
-        return Arena(tuple(keepouts), robot.keepout, pinned=robot.pinned, reach=robot.reach)
+        return Arena(tuple(keepouts), robot.keepout, robot.extent, robot.pinned, robot.reach)
 
 
 def parse_suite(name: str) -> Suite:

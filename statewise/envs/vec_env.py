@@ -18,7 +18,7 @@ from statewise.envs.layouts import PILLAR_HALF_HEIGHT, DeviceStock, LayoutStock
 from statewise.envs.suites import Suite, parse_suite
 from statewise.sim.backend import Simulator, make_simulator
 from statewise.sim.cpu import one_torch_thread
-from statewise.sim.scene import SUBSTEPS, build_scene
+from statewise.sim.scene import build_scene
 from statewise.types import EnvSpec, Step, first_step
 
 _FAR = 100.0
@@ -69,8 +69,7 @@ class VecEnv(Env):
         self.num_envs, self.seed = num_envs, seed
         self.continuing, self.autoreset = continuing, autoreset
         scene = build_scene(
-            self.suite.robot.file,
-            self.suite.robot.required_sensors,
+            self.suite.robot.mjcf,
             num_pillars=self.suite.count("pillar"),
             pillar_radius={c.name: c.radius for c in self.suite.constraints}.get("pillar", 0.2),
             pillar_half_height=PILLAR_HALF_HEIGHT,
@@ -92,16 +91,14 @@ class VecEnv(Env):
                 for c, early in zip(self.suite.constraints, margins, strict=True)
             ),
             max_episode_steps=self.suite.max_episode_steps,
-            control_dt=scene.model.opt.timestep * SUBSTEPS,
+            control_dt=scene.control_dt,
             blocks=self.task.blocks,
             num_zeros=self.task.num_zeros,
             margin=margins,
             clearance_units=("m",) * len(margins),
         )
         self._fault_count = FaultCount(self.suite.name, self.sim)
-        low, high = torch.tensor(scene.model.actuator_ctrlrange, dtype=torch.float32).unbind(1)
-        self._ctrl_centre = ((low + high) / 2).to(self.device)
-        self._ctrl_half = ((high - low) / 2).to(self.device)
+        self._controls = scene.controls(self.device)
         self._ceiling = self._row([c.ceiling for c in self.suite.constraints])
         self._margin = self._row(margins)
         self._contact = self._row([c.contact for c in self.suite.constraints]).bool()
@@ -166,12 +163,20 @@ class VecEnv(Env):
     def frame(self) -> dict[str, Any]:
         """The state that the last step led to, before ended episodes were restarted.
 
-        `qpos [B, nq]`, `mocap [B, k, 3]` (positions of the bodies that are moved between episodes),
-        and `objects`: `[B, N, 3]` for each kind.
+        The parts are those of a `snapshot`.
         """
         if self._frame is None:
             raise RuntimeError("no frame yet: call record() before reset() or step()")
         return self._frame
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state that the worlds are in now, after ended episodes were restarted.
+
+        `qpos [B, nq]`, `mocap_pos [B, k, 3]` and `mocap_quat [B, k, 4]` of the bodies that are moved
+        between episodes, and `objects`: `[B, N, 3]` for each kind.
+        """
+        objects = {"goal": self.goal.unsqueeze(1), "hazard": self.hazards, "pillar": self.pillars}
+        return {**self.sim.positions(), "objects": objects}
 
     # Reset and step ----------------------------------------------------------------------------
 
@@ -244,7 +249,7 @@ class VecEnv(Env):
             truncated = self._replace_goals(reached & ~truncated, sensors, distance) | truncated
         self._sensors, self._distance = sensors, distance
         if self._recording:
-            self._frame = self._snapshot()
+            self._frame = self.snapshot()
         obs, final_obs = self._restart(terminated | truncated)
         return Step(
             obs=obs, reward=reward, terminated=terminated, truncated=truncated, final_obs=final_obs,
@@ -279,11 +284,6 @@ class VecEnv(Env):
 
     def _row(self, values: Sequence[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float32).to(self.device)
-
-    def _snapshot(self) -> dict[str, Any]:
-        qpos, mocap = self.sim.positions()
-        objects = {"goal": self.goal.unsqueeze(1), "hazard": self.hazards, "pillar": self.pillars}
-        return {"qpos": qpos, "mocap": mocap, "objects": objects}
 
     # Saving ------------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class VecEnv(Env):
         self._time = torch.zeros_like(self._time)
         self._ready = True
         if self._recording:
-            self._frame = self._snapshot()
+            self._frame = self.snapshot()
         obs = self.task.observe(self._sensors, self._objects)
         return first_step(obs, self.spec.num_costs, self._min_clearance)
 
@@ -341,7 +341,7 @@ class VecEnv(Env):
 
         Where physics failed, the sensors are those of the step before.
         """
-        ctrl = self._ctrl_centre + self._ctrl_half * action.clamp(-1.0, 1.0)
+        ctrl = self._controls(action)
         refused = None
         if self.sim.by_mask:  # on the CPU, `step` has refused them already
             refused = ~torch.isfinite(action).all(dim=1)

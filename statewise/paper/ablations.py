@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statewise import settings
 from statewise.algos import get_algorithm
@@ -19,6 +19,9 @@ from statewise.runs import checkpoint
 from statewise.runs.reader import METRICS, RunData, find_runs
 from statewise.settings import option
 from statewise.training.config import TrainSettings
+
+if TYPE_CHECKING:
+    from statewise.report.plots import Plot
 
 _TARGET_EPISODES = 200
 """Episodes of which question 3 shows five."""
@@ -161,9 +164,10 @@ def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
     Beside each picture lie its numbers, from which it is drawn again where the runs are not.
     """
     from statewise.paper import questions  # draws: not needed before
+    from statewise.report.plots import save
 
     runs: Sequence[RunData] = ()
-    dumps, trouble = questions.read_dumps([out, folder])
+    kept, trouble = questions.read_kept([out, folder])
     if any(out.rglob(METRICS)):
         try:
             reading = find_runs([out])
@@ -171,41 +175,40 @@ def draw_figures(out: Path, folder: Path, names: Sequence[str]) -> list[str]:
         except ValueError as error:  # of runs without an epoch, which leaves what needs none
             trouble.insert(0, str(error))
     lines = [f"left out: {line}" for line in trouble]
-    recorded, unusable = _record_episodes(runs, names, dumps)
-    groups = group_runs(runs, reference())
-    found = {a.question.key: a for a in questions.find_answers(groups, dumps | recorded)}
+    recorded, unusable = _record_episodes(runs, names, kept)
+    found = questions.find_answers(group_runs(runs, reference()), kept | recorded)
     for question in questions.QUESTIONS:
-        if question.name not in names:
-            continue
-        answer, why = found.get(question.key), unusable.get(question.key)
-        if answer is None:
+        plot, why = found.get(question.key), unusable.get(question.key)
+        if question.name in names and plot is None:
             lines.append(
                 f"{question.key}: not drawn, {why or f'it needs {question.needs} in {out}'}"
             )
-            continue
-        questions.write_answers([answer], folder)
-        again = f"\n    drawn again from its numbers: {why}" if why else ""
-        lines.append(f"{question.key}: {answer.save(folder)}\n    {answer.caption}{again}")
+        elif question.name in names and plot is not None:
+            questions.keep({question.key: plot}, folder)
+            save(plot, folder / f"{question.key}.svg")
+            file = save(plot, folder / f"{question.key}.png")
+            again = f"\n    drawn again from its numbers: {why}" if why else ""
+            lines.append(f"{question.key}: {file}\n    {plot.caption}{again}")
     return lines
 
 
 def _record_episodes(
-    runs: Sequence[RunData], names: Sequence[str], dumps: Mapping[str, dict[str, Any]]
-) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    runs: Sequence[RunData], names: Sequence[str], kept: Container[str]
+) -> tuple[dict[str, Plot], dict[str, str]]:
     """The answers that need a policy at work: the targets of q3, and Figure 1; and why one is missing.
 
-    Where no policy is on disk, or none that can be read, a recording among `dumps` stays as it is.
+    Where no policy is on disk, or none that can be read, a plot that was kept stays as it is.
     """
     from statewise.paper import episodes  # simulates: not needed before
 
-    recorded: dict[str, dict[str, Any]] = {}
+    recorded: dict[str, Plot] = {}
     troubles: dict[str, str] = {}
     # The unconstrained policy meets hazards, which is what the figure is about.
     scpo, trpo = _with_policy(runs, "scpo", DRONE), _with_policy(runs, "trpo", POINT)
     wanted: list[tuple[str, RunData | None, int, Any]] = []
     if "q3" in names and scpo is not None:
         wanted.append(("q3_targets", scpo, _TARGET_EPISODES, episodes.targets))
-    if "fig1" in names and (trpo is not None or "figure1" not in dumps):
+    if "fig1" in names and (trpo is not None or "figure1" not in kept):
         wanted.append(("figure1", trpo, _FIGURE_EPISODES, episodes.episode))
     for key, run, count, show in wanted:
         try:

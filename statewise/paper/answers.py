@@ -1,25 +1,39 @@
-"""The numbers that answer the paper's questions, computed from groups of runs."""
+"""The paper's questions that runs answer by themselves: each a plot with its caption."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from statewise import metrics
+from statewise.core.statistics import Array
 from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN
-from statewise.paper.reference import DRONE, MAXIMUM_SUITES, POINT
+from statewise.paper.reference import ALGOS, DRONE, MAXIMUM_SUITES, POINT, reference
+from statewise.report.curves import STEPS, line_of, metric_plot, metric_series, styles
 from statewise.report.groups import Group
-from statewise.report.table import short
+from statewise.report.plots import GREY, Panel, Plot, Series
+from statewise.report.table import millions, number, percent, several, short
 from statewise.runs.reader import RunData
 from statewise.runs.summary import Columns
 
-Data = dict[str, Any]
-RESOURCES = ("trpo", "cpo", "scpo")
-BOUNDS = ("J_predicted", "J_predicted_corrected", "J_predicted_printed")
-"""First order, with the corrected penalty, with the printed one."""
-NAMES = {
+_STYLES = styles({algo: algo for algo in ALGOS}, bold="scpo")
+_RESOURCES = ("trpo", "cpo", "scpo")
+_RESOURCE_TITLES = {
+    "collect": "collecting,\ns an epoch",
+    "update": "update,\ns an epoch",
+    "epoch": "whole epoch,\ns",
+    "memory": "peak memory,\nMiB",
+    "gpu_memory": "peak GPU\nmemory, MiB",
+}
+_BOUNDS = {
+    "predicted": ("first order, not a bound", "scpo"),
+    "predicted_corrected": ("corrected penalty", "cpo"),
+    "predicted_printed": ("penalty as printed", "trpo_lag"),
+}
+"""Predictions by the end of their metric: what they are called, and whose style they have."""
+_NAMES = {
     "scpo-blind": "policy does not see M",
     "scpo-raw-inputs": "inputs not scaled",
     "scpo-eta-1": "recovery fraction 1",
@@ -33,7 +47,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Comparison:
+class _Comparison:
     """SCPO beside variants of itself or of another method."""
 
     suite: str
@@ -47,168 +61,193 @@ class Comparison:
     """Algorithms that are shown too, but are not what is asked, and their names"""
 
 
-COMPARISONS = {
-    "q3": Comparison(
+_COMPARISONS = {
+    "q3": _Comparison(
         DRONE, (RETURN, EPISODE_COST), "scpo-subsample-",
         "SCPO with V_D fitted to all rows (the default here) and to as many zero targets as positive "
         "ones, drawn anew in each step (the paper's).",
     ),
-    "app": Comparison(
+    "app": _Comparison(
         POINT, (RETURN, EPISODE_COST, COST_RATE), "trpo_lag-k",
-        "SCPO and TRPO-Lagrangian with the multiplier weighed k times in the loss, its own rise "
-        "unchanged. The paper's text does not name its k.",
+        "SCPO and TRPO-Lagrangian with the multiplier weighted k times in the loss. The update of the "
+        "multiplier is unchanged. The paper's text does not name its k.",
         {"trpo_lag": "TRPO-LAG-1"},
     ),
-    "departures": Comparison(
+    "departures": _Comparison(
         POINT, (RETURN, EPISODE_COST, MAX_COST, COST_RATE), "scpo-",
-        "SCPO as it is here, and with one choice of the paper's or of its code restored; \"all of the "
-        "paper's settings\" restores them together, but for the ages of the worlds, which stay as they "
-        "are here (spread_ages).",
+        "SCPO with the defaults here, and with one choice of the paper or of its code restored. \"All "
+        "of the paper's settings\" restores them together, but for the ages of the worlds "
+        "(spread_ages).",
     ),
 }  # fmt: skip
 
 
 def of_a_question(label: str) -> bool:
     """Whether runs of that label answer one of the paper's questions, and have their figure there."""
-    return label in NAMES or label.startswith(COMPARISONS["app"].prefix)
+    return label in _NAMES or label.startswith(_COMPARISONS["app"].prefix)
 
 
-def maximum_answer(groups: Sequence[Group]) -> Data | None:
-    """Q2: the largest cost of an episode over training, of SCPO in every suite; the paper's two first."""
+def maximum(groups: Sequence[Group]) -> Plot | None:
+    """Q2: the largest cost of an episode over training, of SCPO in every suite; the paper's first."""
     scpo = [g for g in groups if g.own == "scpo"]
     scpo.sort(key=lambda g: g.suite not in MAXIMUM_SUITES)
-    return {"curves": [curve(g, (MAX_COST,), g.name) for g in scpo]} if scpo else None
+    if not scpo:
+        return None
+    panels = []
+    for group in scpo:
+        lines = metric_series(line_of(group, _STYLES["scpo"]), MAX_COST)
+        panels.append(Panel(group.suite, lines, note=_extent(group)))
+    missing = [suite for suite in MAXIMUM_SUITES if suite not in [g.suite for g in scpo]]
+    absent = f"; not here: {', '.join(missing)}" if missing else ""
+    text = (
+        f"{metrics.find(MAX_COST).about} SCPO. {_extents({g.suite: g for g in scpo})} The paper shows "
+        f"{' and '.join(MAXIMUM_SUITES)}{absent}."
+    )
+    return Plot(panels, STEPS, columns=4, caption=text)
 
 
-def compared_answer(key: str, groups: Sequence[Group]) -> Data | None:
+def compared(key: str, groups: Sequence[Group]) -> Plot | None:
     """Q3, the appendix and our departures: SCPO and the variants of a comparison in one suite."""
-    asked = COMPARISONS[key]
+    asked = _COMPARISONS[key]
     if key == "departures":  # sub-sampling alone is question 3
-        sub = COMPARISONS["q3"].prefix
+        sub = _COMPARISONS["q3"].prefix
         groups = [g for g in groups if g.suite == POINT or not g.label.startswith(sub)]
     shown = {"scpo": "SCPO"} | dict(asked.others)
     variants = [g for g in groups if g.label.startswith(asked.prefix)]
     has = {g.suite for g in groups if g.own == "scpo"} & {g.suite for g in variants}
     if not has:
         return None
-    suite, curves = asked.suite if asked.suite in has else min(has), []
+    suite, found = asked.suite if asked.suite in has else min(has), {}
     for group in groups:
         if group.suite == suite and (group.own in shown or group in variants):
-            lag = (
-                f"TRPO-LAG-{group.label.removeprefix(asked.prefix)}"
-                if key == "app"
-                else group.label
-            )
-            name = shown.get(group.own) or NAMES.get(group.label, lag)
+            label = group.label.replace(_COMPARISONS["app"].prefix, "TRPO-LAG-")
+            name = shown.get(group.own) or _NAMES.get(group.label, label)
             # Several settings under one label are told apart by what differs.
-            differs = "".join(group.name.partition(" · ")[1:])
-            curves.append(curve(group, asked.metrics, name + differs))
-    return {"suite": suite, "metrics": list(asked.metrics), "curves": curves}
+            found[name + "".join(group.name.partition(" · ")[1:])] = group
+    looks = styles({name: group.own for name, group in found.items()}, bold="scpo")
+    lines = [
+        replace(line_of(group, looks[name]), name=f"{name} ({_extent(group)})")
+        for name, group in found.items()
+    ]
+    caption = f"{asked.about} {suite}; {_extents(found)}"
+    return metric_plot(lines, asked.metrics, heading=suite, caption=caption)
 
 
-def curve(group: Group, metrics: Sequence[str], name: str) -> Data:
-    """Mean and deviation over the counted seeds."""
-    whole = group.curve()
-    return {
-        "suite": group.suite,
-        "name": name,
-        "algo": group.own,
-        "seeds": len(group.counted),
-        "steps": group.steps,
-        "finished": group.finished,
-        "on": "GPU" if group.device.startswith("cuda") else "CPU",
-        "x": [int(step) for step in whole.steps],
-        "mean": {key: short(whole.mean[key]) for key in metrics},
-        "std": {key: short(whole.std[key]) for key in metrics},
-    }
-
-
-def bound_answer(groups: Sequence[Group]) -> Data | None:
+def bound(groups: Sequence[Group]) -> Plot | None:
     """Q4: what each epoch of SCPO predicted for the next one, and what that one showed."""
     for group in sorted(groups, key=lambda g: g.suite != POINT):
-        name = (group.runs[0].config.get("spec", {}).get("cost_names") or [""])[0]
-        seeds = [(run.seed, bound_pairs(run.metrics, name)) for run in group.counted]
-        known = [(seed, pairs) for seed, pairs in seeds if pairs["steps"]]
+        constraint = (group.runs[0].config.get("spec", {}).get("cost_names") or [""])[0]
+        pairs = {run.seed: bound_pairs(run.metrics, constraint) for run in group.counted}
+        known = {seed: found for seed, found in pairs.items() if len(found[0]["steps"])}
         if group.own == "scpo" and known:
-            return {
-                "suite": group.suite,
-                "constraint": name,
-                "seeds": len(known),
-                "steps": group.steps,
-                "drawn_seed": known[0][0],
-                "pairs": known[0][1],
-                "epochs": sum(len(pairs["steps"]) for _, pairs in known),
-                "idle": sum(pairs["idle"] for _, pairs in known),
-                "tests": bound_tests([pairs for _, pairs in known]),
-            }
+            return _bound_plot(group, constraint, known)
     return None
 
 
-def bound_pairs(metrics: Columns, name: str) -> Data:
+def bound_pairs(epochs: Columns, constraint: str) -> tuple[dict[str, Array], int]:
     """Columns, a row for each epoch k that took a step: its predictions, and what k + 1 showed.
 
-    `J` is the estimate from all steps of epoch k + 1, `max_cost` the plain mean over the episodes
-    that ended in it, some of which began under older policies. `idle`: epochs that took no step,
-    and so predicted nothing.
+    `truth` is the estimate from all steps of epoch k + 1, `episodes` the plain mean over the episodes
+    that ended in it, some of which began under older policies. Beside it the number of epochs that
+    took no step, and so predicted nothing.
     """
-    bounds = {b: metrics[f"constraint/{name}/{b.removeprefix('J_')}"][:-1] for b in BOUNDS}
-    truth = metrics[f"constraint/{name}/estimate"][1:]
-    known = (np.diff(metrics["epoch"]) == 1) & ~np.isnan([truth, *bounds.values()]).any(axis=0)
-    idle = known & (metrics["policy/kl"][:-1] == 0.0)
-    columns = {
-        "steps": metrics["steps"][1:],
-        "J": truth,
-        "max_cost": metrics[f"cost/{name}/max"][1:],
-    }
-    rows: Data = {key: short(v[known & ~idle], 17) for key, v in (columns | bounds).items()}
-    return rows | {"idle": int(idle.sum())}
+    bounds = {key: epochs[f"constraint/{constraint}/{key}"][:-1] for key in _BOUNDS}
+    truth = epochs[f"constraint/{constraint}/estimate"][1:]
+    known = (np.diff(epochs["epoch"]) == 1) & ~np.isnan([truth, *bounds.values()]).any(axis=0)
+    idle = known & (epochs["policy/kl"][:-1] == 0.0)
+    ended = epochs[f"cost/{constraint}/max"][1:]
+    columns = {"steps": epochs["steps"][1:], "truth": truth, "episodes": ended} | bounds
+    return {key: column[known & ~idle] for key, column in columns.items()}, int(idle.sum())
 
 
-def bound_tests(seeds: Sequence[Data]) -> Data:
-    """For each version of the prediction: how often it was not exceeded, and by how much it missed.
+def _bound_plot(
+    group: Group, constraint: str, known: Mapping[int, tuple[dict[str, Array], int]]
+) -> Plot:
+    """Left: truth and first-order prediction. Right, on a log axis: truth and the two bounds."""
+    excess = {key: np.concatenate([pairs[key] - pairs["truth"] for pairs, _ in known.values()])
+              for key in _BOUNDS}  # fmt: skip
+    share = {key: percent(float((values >= 0).mean())) for key, values in excess.items()}
+    seed, (drawn, _) = next(iter(known.items()))
+    x = [float(steps) / 1e6 for steps in drawn["steps"]]
 
-    `share`: of the epochs with J at most the prediction; `share_max_cost`: with the mean over
-    finished episodes at most it; `excess`: median of prediction minus J; `distance`: of its size.
-    """
-    tests = {}
-    for bound in BOUNDS:
-        predicted, truth, largest = (
-            np.array([value for pairs in seeds for value in pairs[key]], dtype=float)
-            for key in (bound, "J", "max_cost")
-        )
-        ended, excess = ~np.isnan(largest), predicted - truth
-        above = predicted[ended] >= largest[ended]
-        tests[bound] = {
-            "share": float((excess >= 0).mean()),
-            "share_max_cost": float(above.mean()) if len(above) else None,
-            "excess": float(np.median(excess)),
-            "distance": float(np.median(abs(excess))),
-        }
-    return tests
+    def series(key: str, name: str, number: int) -> Series:
+        return Series(x, short(drawn[key]), name, number)
+
+    truth = series("truth", "truth: J_D of the next epoch", _STYLES["trpo"].number)
+    first, *others = (
+        series(key, f"{name}: above in {share[key]}", _STYLES[algo].number)
+        for key, (name, algo) in _BOUNDS.items()
+    )
+    ended = series("episodes", "mean over finished episodes", GREY)
+    what = f"largest {constraint} cost of an episode"
+    panels = [
+        Panel(f"{what}, predicted to first order", [truth, first, ended]),
+        Panel(f"{what}, with a penalty: log axis", [truth, *others], log=True),
+    ]
+    idle = sum(count for _, count in known.values())
+    above = [f"{share[key]}, a median of {number(float(np.median(values)))} above the truth"
+             for key, values in excess.items()]  # fmt: skip
+    distance = number(float(np.median(abs(excess["predicted"]))))
+    text = (
+        f"{group.suite}, {several(len(known), 'seed')}, {millions(group.steps)} million steps. The "
+        f"curves are those of seed {seed}. The shares are over the {len(excess['predicted'])} epochs of "
+        f"all seeds{f', without {idle} that took no step' if idle else ''}. True J_D of the policy made "
+        f"in an epoch, estimated from the next one, against what was predicted. To first order: not "
+        f"exceeded in {share['predicted']} of epochs, median distance {distance}. It is NOT an upper "
+        f"bound. With the corrected penalty: {above[1]}. With the penalty as printed: {above[2]}. Values "
+        f"of 0 or less are not on the log axis."
+    )
+    return Plot(panels, STEPS, group.suite, caption=text, width=5.4, height=3.0)
 
 
-def resources_answer(groups: Sequence[Group]) -> Data | None:
-    """Q5: median time of an epoch and peak memory of TRPO, CPO and SCPO, also relative to TRPO."""
+def resources(groups: Sequence[Group]) -> Plot | None:
+    """Q5: median time of an epoch and peak memory of TRPO, CPO and SCPO, relative to TRPO."""
     for suite in sorted({g.suite for g in groups}, key=lambda s: (s != POINT, s)):
-        found = {g.own: g for g in groups if g.suite == suite and g.own in RESOURCES}
-        used = {algo: _resources(found[algo]) for algo in RESOURCES if algo in found}
-        if len(used) < len(RESOURCES) or not all(used.values()):
-            continue
-        base = used["trpo"]
-        shown = [key for key in base if all(key in u for u in used.values()) and base[key] > 0]
-        return {
-            "suite": suite,
-            "seeds": {algo: len(found[algo].counted) for algo in RESOURCES},
-            "steps": {algo: found[algo].steps for algo in RESOURCES},
-            "machines": sorted({_machine(run) for g in found.values() for run in g.counted}),
-            "same_settings": len({(g.task, g.device) for g in found.values()}) == 1,
-            "used": {algo: {k: used[algo][k] for k in shown} for algo in RESOURCES},
-            "relative": {a: {k: used[a][k] / base[k] for k in shown} for a in RESOURCES},
-        }
+        found = {g.own: g for g in groups if g.suite == suite and g.own in _RESOURCES}
+        used = {algo: _used(found[algo]) for algo in _RESOURCES if algo in found}
+        if len(used) == len(_RESOURCES) and all(used.values()):
+            return _resources_plot(suite, found, used)
     return None
 
 
-def _resources(group: Group) -> dict[str, float]:
+def _resources_plot(
+    suite: str, found: Mapping[str, Group], used: Mapping[str, Mapping[str, float]]
+) -> Plot:
+    """Bars relative to TRPO, with what they are in seconds and MiB."""
+    base = used["trpo"]
+    keys = [
+        key for key in _RESOURCE_TITLES if base.get(key) and all(key in u for u in used.values())
+    ]
+    bars = []
+    for algo in _RESOURCES:
+        relative = [used[algo][key] / base[key] for key in keys]
+        labels = [
+            f"{r:.2f}\n({number(used[algo][k])})" for k, r in zip(keys, relative, strict=True)
+        ]
+        places = [float(place) for place in range(len(keys))]
+        bars.append(
+            Series(places, [*relative], ALGOS[algo], _STYLES[algo].number, "bars", [], labels)
+        )
+    highest = max(value or 0.0 for series in bars for value in series.y)
+    panel = Panel(f"{suite}, TRPO as 1", bars, limits=[0.0, 1.2 * highest],
+                  ticks=[_RESOURCE_TITLES[key] for key in keys])  # fmt: skip
+    machines = sorted({_machine(run) for g in found.values() for run in g.counted})
+    times = ", ".join(f"{ALGOS[a]} {used[a]['epoch']:.2f} s" for a in _RESOURCES)
+    seeds = ", ".join(f"{ALGOS[a]} {len(found[a].counted)}" for a in _RESOURCES)
+    text = (
+        f"{suite}, {' and '.join(machines)}; seeds: {seeds}; "
+        f"{millions(min(g.steps for g in found.values()))} million steps. Median epoch ({times}) and "
+        f"peak memory of the process, libraries included, relative to TRPO. In brackets: as measured. "
+        f"Runs that shared a machine also shared its time, and GPU memory is that of all who used it."
+    )
+    if len(machines) > 1:
+        text += " NOT comparable: made on different machines."
+    if len({(g.task, g.device) for g in found.values()}) > 1:
+        text += " NOT comparable: made with different steps, worlds or devices."
+    return Plot([panel], "", caption=text, width=7.6, height=3.2)
+
+
+def _used(group: Group) -> dict[str, float]:
     """Mean over seeds; empty if their epochs are not on disk.
 
     The median epoch, not the mean: the first one also compiles and captures.
@@ -226,18 +265,32 @@ def _resources(group: Group) -> dict[str, float]:
     return {k: float(np.mean(v)) for k, v in values.items() if None not in v}  # type: ignore[arg-type]
 
 
-def rises(increments: Sequence[float]) -> list[tuple[int, int]]:
-    """First and last step of each stretch of positive increments one after another."""
-    found: list[tuple[int, int]] = []
-    for step, increment in enumerate(increments):
-        if increment > 0:
-            start = found.pop()[0] if found and found[-1][1] == step - 1 else step
-            found.append((start, step))
-    return found
-
-
 def _machine(run: RunData) -> str:
     where = run.environment
     if run.config["train"].get("device", "cpu") != "cpu":
         return str(where.get("gpu"))
     return f"{where.get('processor')}, {where.get('cores')} cores"
+
+
+def _extent(group: Group) -> str:
+    return several(len(group.counted), "seed") + ("" if group.finished else ", unfinished")
+
+
+def _extents(groups: Mapping[str, Group]) -> str:
+    """Seeds and steps of each curve, beside the paper's."""
+    kinds: dict[str, list[str]] = {}
+    mixed = len({group.on_gpu for group in groups.values()}) > 1
+    for name, group in groups.items():
+        on = f", on a {'GPU' if group.on_gpu else 'CPU'}" if mixed else ""
+        end = "" if group.finished else " (UNFINISHED)"
+        count = several(len(group.counted), "seed")
+        kinds.setdefault(f"{count}, {millions(group.steps)} million steps{on}{end}", []).append(
+            name
+        )
+    one = len(kinds) == 1
+    parts = [text if one else f"{', '.join(names)}: {text}" for text, names in kinds.items()]
+    paper = reference()
+    steps = sorted({paper.steps[g.suite] for g in groups.values() if g.suite in paper.steps})
+    theirs = " or ".join(f"{millions(n)} million" for n in steps)
+    theirs = f" (paper: {paper.seeds} seeds, {theirs} steps)" if steps else ""
+    return f"{'; '.join(parts)}{theirs}."

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN, title
 from statewise.paper.reference import reference
 from statewise.report.assemble import Section, Statement
 from statewise.report.groups import Group
-from statewise.report.table import NONE, Cell, Row, Table, number, text_cell, text_columns
+from statewise.report.table import NONE, Cell, Column, Row, Table, number
 
 _RETURN_SHARE = 0.95
 """SCPO keeps the return if it has this share of TRPO's."""
@@ -71,25 +72,31 @@ def claims_section(groups: Sequence[Group]) -> Section:
         judged = [check for check in one.checks if check.verdict is not None]
         said += [Statement(one.suite, first + check.text, bool(check.verdict)) for check in judged]
     tables = (claims_table(found),)
-    return Section("The paper's claims", "", "", tables=tables, statements=tuple(said))
+    return Section("The paper's claims", tables=tables, statements=tuple(said))
 
 
 def claims_table(found: Sequence[Judged]) -> Table:
     """Suites down, claims across: first whether the runs are shorter, then yes, no, or nothing."""
-    columns, rows = text_columns("suite", "steps", *_TITLES.values()), []
-    for one in found:
-        steps = f"shorter: {one.shorter}" if one.shorter else "as in the paper"
-        cells = [text_cell(one.suite, link=f"#{one.suite}")]
-        cells += [Cell(steps, float(not one.shorter), tone="bad" if one.shorter else "")]
-        rows.append(Row(cells + [_verdict_cell(check) for check in one.checks]))
+
+    def steps(one: Judged) -> Cell:
+        text = f"shorter: {one.shorter}" if one.shorter else "as in the paper"
+        return Cell(text, float(not one.shorter), tone="bad" if one.shorter else "")
+
+    columns = [
+        Column("suite", lambda one: Cell.words(one.suite, link=f"#{one.suite}"), numeric=False),
+        Column("steps", steps, numeric=False),
+    ]
+    for place, name in enumerate(_TITLES.values()):
+        columns.append(Column(name, partial(_verdict_cell, place), numeric=False))
     counts, theirs = tally(found), _paper_tally()
     total = ["; ".join([counts[k][0] + theirs.get(k, ""), *counts[k][1:]]) for k in _TITLES]
     short = sum(bool(one.shorter) for one in found)
     footer = Row([Cell("holds in"), Cell(f"{short} of {len(found)} shorter"), *map(Cell, total)])
-    note = ("Last epoch, mean over seeds, as in the paper; the maximum cost over the last 5 %. Lowest of "
-            "how many methods is said, and in brackets of how many that learned (half of the return of "
-            f"the paper's TRPO); the paper compares {len(reference().algos)} everywhere.")  # fmt: skip
-    return Table("Which claims hold where", columns, rows, footer, notes=(note,))
+    note = ("Last epoch, mean over seeds, as in the paper; the maximum cost over the last 5 %. Each cell "
+            "names how many methods were compared, and in brackets how many of them learned (half of "
+            f"the return of the paper's TRPO). The paper compares {len(reference().algos)} "
+            "everywhere.")  # fmt: skip
+    return Table.of("Which claims hold where", columns, found, footer=footer, notes=(note,))
 
 
 def tally(found: Sequence[Judged]) -> dict[str, list[str]]:
@@ -125,7 +132,8 @@ def _paper_tally() -> dict[str, str]:
     return {key: f" (paper: {_held(verdicts)})" for key, verdicts in holds.items()}
 
 
-def _verdict_cell(check: Check) -> Cell:
+def _verdict_cell(number: int, one: Judged) -> Cell:
+    check = one.checks[number]
     if check.verdict is None:
         return Cell(NONE, 1.0, hint=check.text)
     among = f", of {check.among}" if check.among else ""

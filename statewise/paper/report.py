@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from statewise.paper.claims import claims_section
-from statewise.paper.questions import (
-    FOLDER,
-    find_answers,
-    questions_section,
-    read_dumps,
-    write_answers,
-)
+from statewise.paper.questions import FOLDER, find_answers, keep, questions_section, read_kept
 from statewise.paper.reference import reference
 from statewise.report.assemble import Section, Sections
 from statewise.report.groups import Group
@@ -34,12 +28,12 @@ def paper_parts(
         return None, ()
 
     def sections(groups: Sequence[Group], pictures: Path) -> list[Section]:
-        dumps, left_out = read_dumps(roots)
+        kept, left_out = read_kept(roots)
         for line in left_out:
             log.warning("left out: %s", line)
-        answers = find_answers(groups, dumps)
+        answers = find_answers(groups, kept)
         if export is not None:
-            write_answers(answers, export / FOLDER)
+            keep(answers, export / FOLDER)
         questions = questions_section(groups, answers, pictures, left_out)
         return [claims_section(groups), *questions]
 

@@ -11,13 +11,13 @@ from statewise import metrics
 from statewise.report.groups import Group, group_runs
 from statewise.report.limits import flags_of, limits_of
 from statewise.report.notes import Notes, read_notes
-from statewise.report.provenance import groups_table, machines_table
 from statewise.report.ranking import ranking_tables
 from statewise.report.reference import Reference
 from statewise.report.table import Table, several
 from statewise.report.tables import (
     headline_table,
     metrics_table,
+    provenance_tables,
     resources_table,
     safety_table,
     seeds_table,
@@ -40,6 +40,10 @@ _DEFINITIONS = (
 )  # fmt: skip
 
 
+NO_RANKING = "No ranking: it needs finished runs of the method that all are compared with."
+NO_FAILURE = "No claim that could be judged fails."
+
+
 class Statement(NamedTuple):
     """A claim about a suite that holds, or does not."""
 
@@ -48,16 +52,26 @@ class Statement(NamedTuple):
     holds: bool
 
 
+class Picture(NamedTuple):
+    """A picture file (PNG, SVG, ...), which the report copies."""
+
+    file: Path
+    title: str
+    caption: str = ""
+
+    @property
+    def address(self) -> str:
+        """Its copy, beside the report."""
+        return f"pictures/{self.file.name}"
+
+
 class Section(NamedTuple):
-    """A part that somebody adds: its text for the page, the same for Markdown, and files."""
+    """A part that somebody adds to a report."""
 
     title: str
-    html: str
-    """For the page, which must need nothing else: embed pictures (`picture`)"""
-    markdown: str
-    """May refer to its files as `pictures/NAME`"""
-    files: tuple[Path, ...] = ()
-    """Copied to `pictures/` beside the report"""
+    lines: tuple[str, ...] = ()
+    """Paragraphs of plain text"""
+    pictures: tuple[Picture, ...] = ()
     tables: tuple[Table, ...] = ()
     statements: tuple[Statement, ...] = ()
     """Claims that its tables judge, which are shown with their suites too"""
@@ -155,7 +169,7 @@ def assemble(
             )
         )
     ranks, rankings = ranking_tables(groups, baseline, reference)
-    first = next((r.algo for r in ranks if r.algo != baseline), "")
+    first = next((r.own for r in ranks if r.own != baseline), "")
     shown = [baseline, first] if baseline else algos[:2]
     return Report(
         lead=_lead(groups, reference),
@@ -167,7 +181,7 @@ def assemble(
         flags=tuple(flags_of(reading, groups, notes)),
         notes=notes,
         suites=tuple(suites),
-        provenance=(groups_table(groups), machines_table(groups)),
+        provenance=provenance_tables(groups),
         reference=reference,
         first=first,
     )

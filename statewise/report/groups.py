@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from statewise.algos import ALGORITHMS
+from statewise.core.statistics import Interval, rate_over_seeds
 from statewise.metrics import CHARTS
 from statewise.report.reference import Reference
 from statewise.runs.differences import deciding, differing, setting_text, suffix
 from statewise.runs.reader import RunData
-from statewise.runs.summary import Array
+from statewise.runs.summary import Array, Channel
 from statewise.settings import to_json
 from statewise.training.config import TrainSettings
 
@@ -72,8 +74,26 @@ class Group:
         return self.algo if self.main else ""
 
     @property
+    def on_gpu(self) -> bool:
+        return self.device.startswith("cuda")
+
+    @property
     def settings(self) -> dict[str, Any]:
         return self.runs[0].settings
+
+    @cached_property
+    def constraints(self) -> list[Constraint]:
+        found: dict[str, list[Channel]] = {}
+        for run in self.counted:
+            for channel in run.summary.channels:
+                found.setdefault(channel.name, []).append(channel)
+        return [Constraint(self, name, channels) for name, channels in found.items()]
+
+    @property
+    def violations(self) -> tuple[Interval, int] | None:
+        """Violation rate of the constraint that is broken most often, and how many seeds have it."""
+        rates = [(r, len(c.channels)) for c in self.constraints if (r := c.rate) is not None]
+        return max(rates, key=lambda found: found[0].estimate, default=None)
 
     def values(self, part: str, metric: str) -> Array:
         """A metric of each counted run: `part` is "last" or "late". Unknown ones are left out."""
@@ -84,34 +104,48 @@ class Group:
         values = self.values(part, metric)
         return float(values.mean()) if len(values) else None
 
-    def curve(self) -> Curve:
-        return self._curve
-
     @cached_property
-    def _curve(self) -> Curve:
+    def curve(self) -> Curve:
+        """Over the counted seeds, at the epochs that all of them have."""
         runs = [run.curves for run in self.counted]
         epochs = sorted(set.intersection(*(set(run["epoch"]) for run in runs)))
         rows = [np.searchsorted(run["epoch"], epochs) for run in runs]
         curve = Curve(runs[0]["steps"][rows[0]], {}, {})
         for key in CHARTS:
             values = np.stack([run[key][row] for run, row in zip(runs, rows, strict=True)])
-            known = ~np.isnan(values)
-            count, total = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                curve.mean[key] = mean = np.where(count > 0, total / count, np.nan)
-                squares = np.where(known, (values - mean) ** 2, 0.0).sum(axis=0)
-                curve.std[key] = np.where(count > 1, np.sqrt(squares / (count - 1)), np.nan)
+            with (
+                warnings.catch_warnings()
+            ):  # of epochs that no or one run knows: NaN is right there
+                warnings.simplefilter("ignore", RuntimeWarning)
+                curve.mean[key] = np.nanmean(values, axis=0)
+                if len(runs) > 1:
+                    curve.std[key] = np.nanstd(values, axis=0, ddof=1)
         return curve
+
+
+class Constraint(NamedTuple):
+    """One constraint over the late episodes of a group."""
+
+    group: Group
+    name: str
+    channels: list[Channel]
+    """Of the seeds that have it"""
+
+    @property
+    def rate(self) -> Interval | None:
+        """Share of the episodes with a cost, with an interval over new seeds."""
+        counts = [(c.violations, c.episodes) for c in self.channels]
+        return rate_over_seeds(counts) if any(episodes for _, episodes in counts) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Mean and spread of every metric over the counted seeds, at the epochs that all of them have."""
+    """Mean and spread of every metric over seeds."""
 
     steps: Array
     mean: dict[str, Array]
     std: dict[str, Array]
-    """Sample standard deviation over seeds; NaN for one seed"""
+    """Sample standard deviation over seeds; empty for one seed"""
 
 
 def group_runs(runs: Sequence[RunData], reference: Reference | None = None) -> list[Group]:

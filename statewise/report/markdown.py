@@ -2,92 +2,104 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable
+from urllib.parse import quote
 
-from statewise.report.assemble import Report, SuiteReport
+from statewise.report.assemble import NO_FAILURE, NO_RANKING, Report, Section, SuiteReport
+from statewise.report.notes import harmless
 from statewise.report.table import Cell, Table
 from statewise.version import __version__
 
-NO_RANKING = "No ranking: it needs finished runs of the method that all are compared with."
-NO_FAILURE = "No claim that could be judged fails."
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is, on one line: no tag, link, picture or heading comes of it."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    line = re.sub(r"[\\`*_\[\]<>&|~$#]", r"\\\g<0>", line)
+    line = re.sub(r"(?<=:)/(?=/)|(?<=\bwww)\.", r"\\\g<0>", line)  # some readers link addresses
+    return re.sub(r"^(\d*)([-+=.)])(?=[-=\s]|$)", r"\1\\\2", line)  # nor a list, nor a rule
 
 
 def markdown(report: Report) -> str:
     """The whole Markdown document, in the order of the page."""
     parts = [
         f"# Report of {report.run_count} runs",
-        plain(report.lead),
+        escape(report.lead),
         "[The page](index.html) has the same with curves to read and tables to sort.",
-        _table_markdown(report.headline) if report.headline else "",
+        _table(report.headline),
         "## Ranking",
-        *([_table_markdown(table) for table in report.rankings] or [NO_RANKING]),
-    ]
-    for section in report.sections:
-        parts += [f"## {section.title}", *map(_table_markdown, section.tables)]
-        failing = [f"{s.suite}: {s.text}" for s in section.statements if not s.holds]
-        if section.statements:
-            parts += _list("**What does not hold**", failing or [NO_FAILURE])
-        parts.append(section.markdown)
-    for suite in report.suites:
-        parts += _suite(suite)
-    terms = [f"- **{term}**: {text}" for term, text in report.definitions]
-    parts += [
+        *([_table(table) for table in report.rankings] or [NO_RANKING]),
+        *itertools.chain(*map(_section, report.sections)),
+        *itertools.chain(*map(_suite, report.suites)),
         "## About this report",
         *_list("**About the input**", report.flags),
-        report.notes.overview,
+        harmless(report.notes.overview),
         "### Definitions",
-        "\n".join(terms),
+        "\n".join(f"- **{escape(term)}**: {escape(text)}" for term, text in report.definitions),
         "### Where the numbers come from",
-        *(_table_markdown(table) for table in report.provenance),
+        *map(_table, report.provenance),
         f"Made by statewise {__version__}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _table_markdown(table: Table) -> str:
+def _section(section: Section) -> list[str]:
+    parts = [f"## {escape(section.title)}", *map(_table, section.tables)]
+    if section.statements:
+        failing = [f"{s.suite}: {s.text}" for s in section.statements if not s.holds]
+        parts += _list("**What does not hold**", failing or [NO_FAILURE])
+    parts += map(escape, section.lines)
+    for picture in section.pictures:
+        parts += [f"### {escape(picture.title)}",
+                  f"![{escape(picture.title)}]({quote(picture.address)})",
+                  escape(picture.caption)]  # fmt: skip
+    return parts
+
+
+def _suite(suite: SuiteReport) -> list[str]:
+    return [
+        f"## {escape(suite.name)}",
+        f"![Curves of {escape(suite.name)}]({quote(suite.picture)})",
+        *map(_table, suite.tables),
+        *_list("**What does not hold here**", suite.failures),
+        *_list("**What holds here**", suite.holds),
+        *_list("**Limits**", suite.limits),
+        harmless(suite.notes),
+        _table(suite.seeds),
+    ]
+
+
+def _table(table: Table) -> str:
     """Caption, rows and notes; numbers to the right."""
     if not table.rows:
         return ""
     shown = [i for i, column in enumerate(table.columns) if not column.folded]
     columns, footer = [table.columns[i] for i in shown], [table.footer] if table.footer else []
-    rows = [[_escape(column.name) for column in columns]]
+    rows = [[escape(column.name) for column in columns]]
     rows += [["---:" if column.numeric else "---" for column in columns]]
     rows += [[_cell(row.cells[i]) for i in shown] for row in (*table.rows, *footer)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n\n".join([f"**{plain(table.caption)}**", "\n".join(lines), *map(plain, table.notes)])
-
-
-def plain(text: str) -> str:
-    """Prose in which a name with a `<` stays a name."""
-    return text.replace("<", "\\<")
-
-
-def _suite(suite: SuiteReport) -> list[str]:
-    return [
-        f"## {_escape(suite.name)}",
-        f"![Curves of {_escape(suite.name)}]({suite.picture})",
-        *(_table_markdown(table) for table in suite.tables),
-        *_list("**What does not hold here**", suite.failures),
-        *_list("**What holds here**", suite.holds),
-        *_list("**Limits**", suite.limits),
-        suite.notes,
-        _table_markdown(suite.seeds),
-    ]
-
-
-def _list(title: str, lines: Iterable[str]) -> list[str]:
-    items = [f"- {plain(line)}" for line in lines]
-    return [title, "\n".join(items)] if items else []
+    caption, notes = f"**{escape(table.caption)}**", map(escape, table.notes)
+    return "\n\n".join([caption, "\n".join(lines), *notes])
 
 
 def _cell(cell: Cell) -> str:
-    text = _escape(cell.text)
+    if cell.tone == "code":
+        return _code(cell.text)
+    text = escape(cell.text)
     if cell.strip is not None and cell.hint:
-        text += f"; {_escape(cell.hint)}"
-    if cell.tone == "reference":
-        return f"*{text}*"
-    return f"`{cell.text}`" if cell.tone == "code" else text
+        text += f"; {escape(cell.hint)}"
+    return f"*{text}*" if cell.tone == "reference" else text
 
 
-def _escape(text: str) -> str:
-    return plain(text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_"))
+def _code(text: str) -> str:
+    """Text between more backquotes than it has itself."""
+    line = " ".join(text.split()).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    return f"{fence} {line} {fence}" if "`" in line else f"`{line}`"
+
+
+def _list(title: str, lines: Iterable[str]) -> list[str]:
+    items = [f"- {escape(line)}" for line in lines]
+    return [title, "\n".join(items)] if items else []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -16,37 +17,48 @@ from statewise.report.table import (
     NONE,
     Cell,
     Column,
-    Row,
     Strip,
     Table,
     listed,
     several,
-    text_cell,
-    text_columns,
 )
 from statewise.report.tables import COMPARED
 
-EARNED = 0.5
+_EARNED = 0.5
 """Share of the baseline's return below which a method is ranked last."""
 
-_LeftOut = dict[str, dict[str, str]]
-"""Metric to the suites that its score is not over, each with the reason."""
+
+@dataclass(frozen=True)
+class Score:
+    """One metric relative to the baseline's, over the suites in which a ratio means something."""
+
+    interval: Interval | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Suites that it is not over, each with the reason"""
+    single: frozenset[str] = frozenset()
+    """Suites with one seed, of the method or of the baseline, where others make an interval"""
 
 
 @dataclass(frozen=True)
 class Rank:
     """One algorithm over the suites it has finished runs in."""
 
-    algo: str
-    name: str
+    own: str
     suites: tuple[str, ...]
-    scores: dict[str, Interval | None]
-    left_out: _LeftOut
-    theirs: dict[str, float | None]
-    """The same number of the reference, over the same suites (means of seeds only)"""
-    theirs_left_out: _LeftOut
-    single: set[str]
-    """Suites with one seed, of it or of the baseline, where others make an interval"""
+    scores: dict[str, Score]
+    theirs: dict[str, Score]
+    """The same of the reference, over the same suites (means of seeds only)"""
+
+    @property
+    def name(self) -> str:
+        return title_of(self.own)
+
+    @property
+    def place(self) -> tuple[bool, float]:
+        """Safest first. Methods that hardly earn anything come last: standing still is no merit."""
+        earned, cost = (self.scores[metric].interval for metric in (RETURN, COST_RATE))
+        idle = earned is not None and earned.estimate < _EARNED
+        return idle, math.inf if cost is None else cost.estimate
 
 
 def rank(
@@ -60,14 +72,58 @@ def rank(
         base = bases.get(group.suite)
         if group.main and group.finished and base is not None and base.task == group.task:
             by_algo.setdefault(group.algo, []).append(group)
+    ranks = []
+    for algo, members in by_algo.items():
+        scores = {metric: _score(members, bases, metric) for metric in COMPARED}
+        theirs = {metric: _their_score(members, bases, metric, reference) if reference else Score()
+                  for metric in COMPARED}  # fmt: skip
+        ranks.append(Rank(algo, tuple(g.suite for g in members), scores, theirs))
+    return sorted(ranks, key=lambda ranked: ranked.place)
 
-    def place(ranked: Rank) -> tuple[bool, float]:
-        """Methods that hardly earn anything come last: standing still is safe, and no merit."""
-        earned, cost = ranked.scores[RETURN], ranked.scores[COST_RATE]
-        idle = earned is not None and earned.estimate < EARNED
-        return idle, math.inf if cost is None else cost.estimate
 
-    return sorted((_rank(found, bases, reference) for found in by_algo.values()), key=place)
+def _score(members: Sequence[Group], bases: Mapping[str, Group], metric: str) -> Score:
+    pairs = {}
+    for group in members:
+        below = bases[group.suite].values("late", metric)
+        same = group is bases[group.suite]
+        pairs[group.suite] = (below if same else group.values("late", metric), below)
+    return _over_suites(pairs, members[0].algo, next(iter(bases.values())).algo)
+
+
+def _their_score(
+    members: Sequence[Group], bases: Mapping[str, Group], metric: str, reference: Reference
+) -> Score:
+    algo, base = members[0].algo, next(iter(bases.values())).algo
+    pairs, absent = {}, {}
+    for suite in (group.suite for group in members):
+        values = [reference.value(suite, name, metric) for name in (algo, base)]
+        if None in values:
+            absent[suite] = "not in its tables"
+        else:
+            pairs[suite] = (np.array(values[:1], dtype=float), np.array(values[1:], dtype=float))
+    found = _over_suites(pairs, algo, base)
+    # A method that the reference does not have lacks nothing.
+    return Score(found.interval, absent | found.left_out) if found.interval else Score()
+
+
+def _over_suites(pairs: Mapping[str, tuple[Array, Array]], algo: str, base: str) -> Score:
+    """pairs: the values of the method and of the baseline in each suite."""
+    left_out = {}
+    for suite, (values, below) in pairs.items():
+        if not len(below) or below.mean() <= 0:
+            why = "is not above 0" if len(below) else "is not known"
+            left_out[suite] = f"{title_of(base)}'s {why}"
+        elif not len(values):
+            left_out[suite] = f"{title_of(algo)}'s is not known"
+    used = {suite: pair for suite, pair in pairs.items() if suite not in left_out}
+    if not used:
+        return Score(None, left_out)
+    interval = ratio_bootstrap(list(used.values()))
+    single = [suite for suite, pair in used.items() if min(map(len, pair)) < 2]
+    return Score(interval, left_out, frozenset(() if math.isnan(interval.low) else single))
+
+
+# Tables ------------------------------------------------------------------------------------------
 
 
 def ranking_tables(
@@ -80,28 +136,22 @@ def ranking_tables(
     tables: list[Table] = []
     for chosen in (ranks, [r for r in ranks if len(r.suites) == most]) if ranks else ():
         shared = set.intersection(*(set(r.suites) for r in chosen))
-        algos = {r.algo for r in chosen}
+        algos = {r.own for r in chosen}
         members = [g for g in groups if g.suite in shared and g.algo in algos]
         if shared and not (tables and len(chosen) == len(ranks)):
             tables.append(_ranking_table(rank(members, baseline, reference), baseline, reference))
     return ranks, tuple(tables)
 
 
-def _ranking_table(
-    ranks: Sequence[Rank], baseline: str | None, reference: Reference | None = None
-) -> Table:
+def _ranking_table(ranks: list[Rank], baseline: str | None, reference: Reference | None) -> Table:
     """A ranking, with its intervals as numbers and as strips."""
-    base = next(r.name for r in ranks if r.algo == baseline)
-    columns = [*text_columns("algorithm"), Column("suites")]
+    base = next(r.name for r in ranks if r.own == baseline)
+    columns = [Column.words("algorithm", lambda r: r.name),
+               Column("suites", lambda r: Cell.count(len(r.suites)))]  # fmt: skip
     for metric in COMPARED:
-        better = "less" if find(metric).less_is_better else "more"
-        columns.append(Column(f"{title(metric)} ÷ {base}'s ({better} is better)", strips=True))
-    scales = {metric: _scale(ranks, metric) for metric in COMPARED}
-    rows = []
-    for r in ranks:
-        cells = [text_cell(r.name), Cell(str(len(r.suites)), float(len(r.suites)))]
-        cells += [_cell(r, m, scales[m], reference) for m in COMPARED]
-        rows.append(Row(cells, r.algo))
+        better, scale = "less" if find(metric).less_is_better else "more", _scale(ranks, metric)
+        name = f"{title(metric)} ÷ {base}'s ({better} is better)"
+        columns.append(Column(name, partial(_cell, metric, scale, reference), strips=True))
     hollow = f"Hollow marks: the same from the {reference.name}. " if reference else ""
     notes = [
         f"Interquartile mean over suites and seeds, with 95 % intervals (bootstrap of the seeds "
@@ -110,80 +160,35 @@ def _ranking_table(
         f"our {base} in the same suite with the same settings, {base}'s own numbers too. {hollow}"
         f"Lowest cost rate first; methods with less than half of {base}'s return come last.",
         *_single_note(ranks, base),
-        *_left_out_notes("", [r.left_out for r in ranks]),
+        *_left_out_notes("", [r.scores for r in ranks]),
     ]
     if reference:
-        notes += _left_out_notes(f" {reference.name}'s", [r.theirs_left_out for r in ranks])
-    number = max((len(r.suites) for r in ranks), default=0)
-    return Table(f"Ranking over {several(number, 'suite')}", columns, rows, notes=notes)
-
-
-def _rank(
-    members: Sequence[Group], bases: Mapping[str, Group], reference: Reference | None
-) -> Rank:
-    algo, base = members[0].algo, next(iter(bases.values())).algo
-    found = Rank(algo, title_of(algo), tuple(g.suite for g in members), {}, {}, {}, {}, set())
-    for metric in COMPARED:
-        ours, theirs, absent = {}, {}, {}
-        for group in members:
-            below = bases[group.suite].values("late", metric)
-            values = below if group is bases[group.suite] else group.values("late", metric)
-            ours[group.suite] = (values, below)
-            pair = (
-                [reference.value(group.suite, a, metric) for a in (algo, base)] if reference else []
-            )
-            if None in pair:
-                absent[group.suite] = "not in its tables"
-            elif pair:
-                theirs[group.suite] = (np.array(pair[:1]), np.array(pair[1:]))
-        score, left_out = _score(ours, algo, base)
-        if score is not None and not math.isnan(score.low):
-            found.single.update(s for s in ours if s not in left_out and min(map(len, ours[s])) < 2)
-        found.scores[metric], found.left_out[metric] = score, left_out
-        other, left_out = _score(theirs, algo, base)
-        found.theirs[metric] = other.estimate if other else None
-        # A method that the reference does not have lacks nothing.
-        found.theirs_left_out[metric] = absent | left_out if other else {}
-    return found
-
-
-def _score(
-    pairs: Mapping[str, tuple[Array, Array]], algo: str, base: str
-) -> tuple[Interval | None, dict[str, str]]:
-    """The score over the suites in which a ratio means something; and why not over the others."""
-    left_out = {}
-    for suite, (values, below) in pairs.items():
-        if not len(below) or below.mean() <= 0:
-            why = "is not above 0" if len(below) else "is not known"
-            left_out[suite] = f"{title_of(base)}'s {why}"
-        elif not len(values):
-            left_out[suite] = f"{title_of(algo)}'s is not known"
-    tasks = [pair for suite, pair in pairs.items() if suite not in left_out]
-    return ratio_bootstrap(tasks) if tasks else None, left_out
+        notes += _left_out_notes(f" {reference.name}'s", [r.theirs for r in ranks])
+    count = max(len(r.suites) for r in ranks)
+    return Table.of(f"Ranking over {several(count, 'suite')}", columns, ranks, notes=notes)
 
 
 def _scale(ranks: Sequence[Rank], metric: str) -> tuple[float, float]:
     """Scale of a column: all estimates and the reference's, and 1; intervals of costs may be cut."""
-    points = [1.0] + [p for r in ranks if (p := r.theirs[metric]) is not None]
-    for r in ranks:
-        if (score := r.scores[metric]) is not None:
-            points += [score.low, score.estimate, score.high]
-    points = [point for point in points if math.isfinite(point)]
+    found = [i for r in ranks for s in (r.scores, r.theirs) if (i := s[metric].interval)]
+    points = [1.0, *(p for i in found for p in (i.low, i.estimate, i.high) if math.isfinite(p))]
     return (min(points), max(points)) if metric == RETURN else (0.0, min(max(points), 3.0))
 
 
 def _cell(
-    ranked: Rank, metric: str, scale: tuple[float, float], reference: Reference | None
+    metric: str, scale: tuple[float, float], reference: Reference | None, ranked: Rank
 ) -> Cell:
-    interval, theirs = ranked.scores[metric], ranked.theirs[metric]
+    score, other = ranked.scores[metric], ranked.theirs[metric].interval
+    interval = score.interval
     if interval is None:
         return Cell(NONE)
     digits = 2 if abs(interval.estimate) >= 0.1 else 3
     text = f"{interval.estimate:.{digits}f}"
     if not math.isnan(interval.low):
         text += f" ({interval.low:.{digits}f} to {interval.high:.{digits}f})"
-    if left_out := len(ranked.left_out[metric]):
-        text += f", {several(len(ranked.suites) - left_out, 'suite')}"
+    if score.left_out:
+        text += f", {several(len(ranked.suites) - len(score.left_out), 'suite')}"
+    theirs = other.estimate if other else None
     hint = f"{reference.name} {theirs:.2f}" if reference and theirs is not None else ""
     return Cell(text, interval.estimate, Strip(interval, theirs, *scale), hint=hint)
 
@@ -192,25 +197,22 @@ def _single_note(ranks: Sequence[Rank], base: str) -> list[str]:
     """A sentence about suites that add less to an interval than they should."""
     names: dict[str, list[str]] = {}
     for r in ranks:
-        if r.single:
-            count = f"{len(r.single)} of {several(len(r.suites), 'suite')}"
+        if single := frozenset[str]().union(*(score.single for score in r.scores.values())):
+            count = f"{len(single)} of {several(len(r.suites), 'suite')}"
             names.setdefault(count, []).append(r.name)
-    if not names:
-        return []
     counts = ", ".join(f"{count} for {listed(who)}" for count, who in names.items())
     return [f"Intervals are too narrow where a suite has one seed only of the method or of {base}: "
-            f"{counts}."]  # fmt: skip
+            f"{counts}."] if counts else []  # fmt: skip
 
 
-def _left_out_notes(whose: str, left_out: Iterable[_LeftOut]) -> list[str]:
+def _left_out_notes(whose: str, scores: Iterable[Mapping[str, Score]]) -> list[str]:
     """Sentences about suites that a column is not over, with the reasons."""
-    found = list(left_out)
+    found = list(scores)
     metrics: dict[str, list[str]] = {}
     for metric in COMPARED:
         suites: dict[str, dict[str, None]] = {}  # by reason; each once, in the order of the report
-        for one in found:
-            for suite, why in one[metric].items():
-                suites.setdefault(why, {})[suite] = None
+        for suite, why in (item for one in found for item in one[metric].left_out.items()):
+            suites.setdefault(why, {})[suite] = None
         if suites:
             text = "; ".join(f"{', '.join(names)} ({why})" for why, names in suites.items())
             metrics.setdefault(text, []).append(title(metric))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from statewise.core.statistics import Interval
 
@@ -33,20 +34,44 @@ class Cell:
     link: str = ""
     hint: str = ""
 
+    @classmethod
+    def words(cls, text: str, link: str = "") -> Cell:
+        return cls(text, text.casefold(), link=link)
+
+    @classmethod
+    def count(cls, count: int) -> Cell:
+        return cls(f"{count:,}", count)
+
+    @classmethod
+    def number(cls, value: float | None, text: str | None = None, tone: str = "") -> Cell:
+        """A number, as `number` writes it unless a text is given."""
+        if value is None or not math.isfinite(value):
+            return cls(NONE)
+        return cls(number(value) if text is None else text, value, tone=tone)
+
+    @classmethod
+    def interval(cls, interval: Interval | None, text: Callable[[Interval], str]) -> Cell:
+        return cls(NONE) if interval is None else cls(text(interval), interval.high)
+
 
 @dataclass(frozen=True)
 class Column:
     name: str
-    numeric: bool = True
+    cell: Callable[[Any], Cell]
+    """Makes its cell of the subject of a row"""
     help: str = ""
+    numeric: bool = True
     strips: bool = False
     """Its cells are drawn, not only written"""
     folded: bool = False
     """Shown on demand"""
 
+    @classmethod
+    def words(cls, name: str, text: Callable[[Any], str]) -> Column:
+        return cls(name, lambda subject: Cell.words(text(subject)), numeric=False)
 
-@dataclass(frozen=True)
-class Row:
+
+class Row(NamedTuple):
     cells: Sequence[Cell]
     algo: str = ""
     """The algorithm whose own row this is"""
@@ -58,35 +83,23 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
     footer: Row | None = None
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
     """Sentences below it"""
     wraps: bool = False
     """Long text in its cells may wrap"""
     folded: bool = False
     """Shown on demand"""
 
-
-def text_columns(*names: str) -> list[Column]:
-    return [Column(name, numeric=False) for name in names]
-
-
-def text_cell(text: str, link: str = "") -> Cell:
-    return Cell(text, text.casefold(), link=link)
-
-
-def number_cell(value: float | None, text: str | None = None, tone: str = "") -> Cell:
-    """A number, as `number` writes it unless a text is given."""
-    if value is None or not math.isfinite(value):
-        return Cell(NONE)
-    return Cell(number(value) if text is None else text, value, tone=tone)
-
-
-def count_cell(count: int) -> Cell:
-    return Cell(f"{count:,}", count)
-
-
-def interval_cell(interval: Interval | None, text: str) -> Cell:
-    return Cell(NONE) if interval is None else Cell(text, interval.high)
+    @classmethod
+    def of(
+        cls, caption: str, columns: Sequence[Column], subjects: Sequence[Any], **more: Any
+    ) -> Table:
+        """A row for each subject. That of a group of runs, or of its part, is its algorithm's."""
+        rows = []
+        for subject in subjects:
+            algo = getattr(getattr(subject, "group", subject), "own", "")
+            rows.append(Row([column.cell(subject) for column in columns], algo))
+        return cls(caption, columns, rows, **more)
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -117,9 +130,10 @@ def percent(share: float) -> str:
     return f"{value:.{1 if value >= 1 else _decimals(value, 2)}f} %"
 
 
-def interval_text(low: float, high: float) -> str:
-    decimals = min(_decimals(high, 3), 6) if high else 0
-    return f"{low:.{decimals}f} to {high:.{decimals}f}" if low else f"0 to {high:.{decimals}f}"
+def interval_text(interval: Interval) -> str:
+    decimals = min(_decimals(interval.high, 3), 6) if interval.high else 0
+    low = f"{interval.low:.{decimals}f}" if interval.low else "0"
+    return f"{low} to {interval.high:.{decimals}f}"
 
 
 def duration(seconds: float) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import logging
-import mimetypes
 import shutil
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from statewise.report.assemble import Sections, assemble
@@ -43,29 +40,18 @@ def write_report(
     reading = runs if isinstance(runs, Reading) else find_runs(runs)
     if export is not None:  # first: it is refused where it would write over runs
         export_runs(reading.runs, export)
-    pictures = out / "pictures"
-    report = assemble(reading, notes, baseline, reference, sections, pictures)
+    report = assemble(reading, notes, baseline, reference, sections, out / "pictures")
     for flag in report.flags:  # on the page too
         log.warning("%s", flag)
-    for file in (file for section in report.sections for file in section.files):
-        pictures.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, pictures / file.name)
+    html = page(report).encode()
+    for picture in (picture for section in report.sections for picture in section.pictures):
+        copy = out / picture.address
+        if picture.file.resolve() != copy.resolve():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(picture.file, copy)
     files = {suite.name: suite.picture for suite in report.suites}
     for suite in suite_curves(report.charted, reference, report.first):
         draw_suite(suite, out / files[suite.name], reference.name if reference else "")
     write_atomically(out / "report.md", markdown(report).encode())
-    write_atomically(out / "index.html", page(report, report.first).encode())
+    write_atomically(out / "index.html", html)
     return out / "index.html"
-
-
-def picture(file: Path, caption: str) -> tuple[str, str]:
-    """HTML with the picture (PNG, SVG, ...) in it, and Markdown for its copy beside the report."""
-    kind = mimetypes.guess_type(file.name)[0]
-    if kind is None or not kind.startswith("image/"):
-        raise ValueError(f"{file} is not a picture that a page can show: use .png, .svg or .jpg")
-    content = base64.b64encode(file.read_bytes()).decode()
-    html = (
-        f'<figure class="picture"><img alt="{escape(caption)}" src="data:{kind};base64,{content}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
-    return html, f"![{caption}](pictures/{file.name})"

@@ -39,8 +39,8 @@ class Simulator(Protocol):
     def step(self, ctrl: Tensor) -> Tensor:
         """Advance every world by one control step; their sensors `[B, ns]`."""
 
-    def positions(self) -> tuple[Tensor, Tensor]:
-        """A copy of qpos `[B, nq]` and of the mocap positions `[B, nmocap, 3]`."""
+    def positions(self) -> dict[str, Tensor]:
+        """Copies of qpos `[B, nq]`, mocap_pos `[B, nmocap, 3]` and mocap_quat `[B, nmocap, 4]`."""
 
     def state(self) -> dict[str, Any]: ...
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.sim.scene import SUBSTEPS, Scene
+from statewise.sim.scene import Scene, with_mocap
 
 _CURRENT = mujoco.mjtStage.mjSTAGE_ACC.value  # every sensor speaks of the newest state
 
@@ -41,6 +41,9 @@ class CpuSim:
         index = where.numpy().astype(np.int32)
         self._batch.reset(index, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
         self._batch.bind("qpos")[index] = qpos.numpy()
+        self._ctrl[index] = self.scene.ctrl
+        if self.model.na:
+            self._batch.bind("act")[index] = self.scene.act
         if self.model.nmocap:
             self._batch.bind("mocap_pos")[index] = mocap_pos.numpy()
             self._batch.bind("mocap_quat")[index] = mocap_quat.numpy()
@@ -57,7 +60,7 @@ class CpuSim:
         self.messages = {}
         self.fault = torch.zeros_like(self.fault)
         try:
-            self._batch.step(nstep=SUBSTEPS, stage=_CURRENT)
+            self._batch.step(nstep=self.scene.substeps, stage=_CURRENT)
         except mujoco.batch.SimulationError as error:
             self.messages = {int(i): self._batch.error(int(i)) for i in error.ids}
             self.fault[torch.as_tensor(error.ids, dtype=torch.long)] = True
@@ -74,12 +77,11 @@ class CpuSim:
         """[B, kinds of warning] how often each was raised so far"""
         return self._batch.warning[:, :, 1].copy()
 
-    def positions(self) -> tuple[Tensor, Tensor]:
-        """A copy of qpos `[B, nq]` and of the mocap positions `[B, nmocap, 3]`."""
-        qpos = torch.from_numpy(self._batch.bind("qpos").copy())
-        if not self.model.nmocap:
-            return qpos, qpos.new_zeros(len(qpos), 0, 3)
-        return qpos, torch.from_numpy(self._batch.bind("mocap_pos").copy())
+    def positions(self) -> dict[str, Tensor]:
+        """Copies of qpos `[B, nq]`, mocap_pos `[B, nmocap, 3]` and mocap_quat `[B, nmocap, 4]`."""
+        names = ("qpos", "mocap_pos", "mocap_quat") if self.model.nmocap else ("qpos",)
+        copies = {name: torch.from_numpy(self._batch.bind(name).copy()) for name in names}
+        return with_mocap(copies)
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""

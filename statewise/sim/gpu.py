@@ -22,7 +22,7 @@ import warp as wp
 from torch import Tensor
 
 from statewise.sim.backend import GpuError
-from statewise.sim.scene import SUBSTEPS, Scene
+from statewise.sim.scene import Scene, with_mocap
 
 log = logging.getLogger("statewise")
 wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)  # it tells of every kernel it loads
@@ -34,8 +34,8 @@ _POSES = 256
 _DEEP = 0.05  # metres: deeper inside each other bodies are not found
 _REPEATED = 5  # steps taken twice to see whether they repeat
 _POOLED = 48  # room for contacts, in worlds' average: they share one buffer
-_CLEARED = ("qvel", "act", "qacc_warmstart", "ctrl", "time", "qfrc_applied", "xfrc_applied")
-_STATE = (*_CLEARED, "qpos", "mocap_pos", "mocap_quat")
+_CLEARED = ("qvel", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied")
+_STATE = (*_CLEARED, "qpos", "ctrl", "act", "mocap_pos", "mocap_quat")
 
 _BAD_STATE = 1 << 30
 _REASONS = {
@@ -127,7 +127,7 @@ class WarpSim:
         the mask. The others go on as if nothing had happened; their sensors come back as they are.
         Never waits for the device.
         """
-        given = {"qpos": qpos, "mocap_pos": mocap_pos, "mocap_quat": mocap_quat}
+        given = {"qpos": qpos, "mocap_pos": mocap_pos, "mocap_quat": mocap_quat} | self._start
         for name, view in self._view.items():
             rows = where.view(-1, *[1] * (view.dim() - 1))
             if name in given:
@@ -154,11 +154,10 @@ class WarpSim:
         self._reasons.zero_()
         return {world: _explain(bits) for world, bits in enumerate(reasons) if bits}
 
-    def positions(self) -> tuple[Tensor, Tensor]:
-        """A copy of qpos `[B, nq]` and of the mocap positions `[B, nmocap, 3]`."""
-        qpos = self._view["qpos"].clone()
-        mocap = self._view.get("mocap_pos")
-        return qpos, qpos.new_zeros(len(qpos), 0, 3) if mocap is None else mocap.clone()
+    def positions(self) -> dict[str, Tensor]:
+        """Copies of qpos `[B, nq]`, mocap_pos `[B, nmocap, 3]` and mocap_quat `[B, nmocap, 4]`."""
+        names = ("qpos", "mocap_pos", "mocap_quat") if self.model.nmocap else ("qpos",)
+        return with_mocap({name: self._view[name].clone() for name in names})
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""
@@ -191,7 +190,13 @@ class WarpSim:
 
     def _build(self, num_worlds: int, deterministic: bool, contact_room: float) -> None:
         model = _for_warp(self.model)
-        self._m = mjw.put_model(model)
+        try:
+            self._m = mjw.put_model(model)
+        except (NotImplementedError, ValueError) as error:
+            text = " ".join(str(error).split())
+            raise GpuError(
+                f"MuJoCo Warp {mjw.__version__} cannot simulate this robot: {text}. Use device 'cpu'"
+            ) from error
         self._m.opt.deterministic = deterministic
         self._m.opt.warn_overflow = False  # kernels do not print: `fault` tells
         self._d = _make_data(model, self._m, num_worlds, contact_room)
@@ -199,6 +204,10 @@ class WarpSim:
             name: wp.to_torch(getattr(self._d, name))
             for name in _STATE
             if math.prod(getattr(self._d, name).shape) > 0
+        }
+        self._start = {
+            name: torch.tensor(value, dtype=torch.float32, device=self.device)
+            for name, value in (("ctrl", self.scene.ctrl), ("act", self.scene.act))
         }
         self._sensors = wp.to_torch(self._d.sensordata)
         self._fault = wp.zeros(num_worlds, dtype=wp.bool)
@@ -275,7 +284,7 @@ class WarpSim:
         """One control step, and sensors that speak of the newest state."""
         flags = self._m.opt.disableflags
         self._m.opt.disableflags = flags | _NO_SENSORS  # only the last ones are read
-        for _ in range(SUBSTEPS):
+        for _ in range(self.scene.substeps):
             mjw.step(self._m, self._d)
         self._m.opt.disableflags = flags
         mjw.forward(self._m, self._d)

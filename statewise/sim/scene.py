@@ -1,8 +1,8 @@
 """Compose one MuJoCo model from a robot file, a floor and pillars. Compiled once for each suite.
 
-Goals and hazards do not collide, so they are no part of physics. What moves between episodes moves
-through mocap bodies: the pillars, and the `mount` that carries a robot whose root is not free. So
-the axes of its root joints turn with the start heading, and a root spring pulls to that heading.
+Goals and hazards do not collide, so they are not part of physics. Mocap bodies place what moves between
+episodes: the pillars, and the `mount` that carries a robot whose root is not free. The axes of its root
+joints therefore turn with the start heading, and a root spring pulls towards that heading.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import mujoco
+import numpy as np
 import torch
 from torch import Tensor
 
-SUBSTEPS = 10
+from statewise.sim.errors import RobotFileError
+from statewise.sim.robot_file import ReadRobot, RobotFile, read_robot
+
 ROBOT = "robot/"  # prefix of every name that comes from the robot's file
 _SURFACE = ("condim", "friction", "margin", "gap", "solmix", "solref", "solimp")
-
-
-class RobotFileError(ValueError):
-    """A robot's MJCF file lacks something the environment needs."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +30,35 @@ class Scene:
     model: mujoco.MjModel
     sensors: Mapping[str, slice]
     """Sensor name, without prefix, to its slice of `sensordata`."""
-    free_root: bool
+    root: str
+    """Name of the body whose frame is the robot's"""
+    free: tuple[int, ...]
+    """Where the position of each free joint of the robot's file starts in qpos"""
     num_pillars: int
+    substeps: int
+    qpos: np.ndarray
+    """Start pose `[nq]` of a robot at the origin"""
+    ctrl: np.ndarray
+    """Controls `[nu]` of an action of 0, with which an episode starts"""
+    reach: tuple[np.ndarray, np.ndarray]
+    """By how much actions of 1 and of -1 change the controls: `[nu]` each"""
+    act: np.ndarray
+    """Activations `[na]` at the start"""
     _rest: dict[torch.device, Tensor] = field(default_factory=dict, repr=False, compare=False)
-    """qpos at rest `[nq]` on each device: brought there once, as a copy waits for the device."""
+    """The start pose on each device: brought there once, as a copy waits for the device."""
+
+    @property
+    def control_dt(self) -> float:
+        """Seconds of one control step"""
+        return float(self.model.opt.timestep * self.substeps)
 
     def match(self, patterns: Sequence[str]) -> list[str]:
         """Names of the sensors that match, pattern by pattern, in the file's order."""
         return [name for p in patterns for name in self.sensors if fnmatch.fnmatchcase(name, p)]
+
+    def controls(self, device: torch.device) -> Controls:
+        """The map from actions to controls, on a device."""
+        return Controls(self.ctrl, *self.reach, device)
 
     def start_state(
         self, robot: Tensor, yaw: Tensor, pillars: Tensor
@@ -50,76 +69,152 @@ class Scene:
         """
         k, device = len(yaw), yaw.device
         if device not in self._rest:
-            self._rest[device] = torch.tensor(self.model.qpos0, dtype=torch.float32, device=device)
+            self._rest[device] = torch.tensor(self.qpos, dtype=torch.float32, device=device)
         qpos = self._rest[device].repeat(k, 1)
         upright = qpos.new_zeros(k, 4)
         upright[:, 0], upright[:, 3] = torch.cos(yaw / 2), torch.sin(yaw / 2)
         mocap_quat = qpos.new_zeros(k, self.model.nmocap, 4)
         mocap_quat[:, :, 0] = 1.0
-        if self.free_root:
-            qpos[:, :2] += robot
-            qpos[:, 3:7] = upright
+        for at in self.free:
+            _turn(qpos[:, at : at + 7], robot, yaw, upright)
+        if self.free:
             return qpos, pillars, mocap_quat
         mount = torch.cat([robot, qpos.new_zeros(k, 1)], dim=1).unsqueeze(1)
         mocap_quat[:, 0] = upright
         return qpos, torch.cat([mount, pillars], dim=1), mocap_quat
 
+    def start_place(
+        self, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The `robot [k, 2]` and `yaw [k]` that `start_state` was given."""
+        if not self.free:
+            turned = mocap_quat[:, 0]
+            return mocap_pos[:, 0, :2].float(), 2 * torch.atan2(turned[:, 3], turned[:, 0]).float()
+        at = self.free[0]
+        rest, pose = torch.as_tensor(self.qpos[at : at + 7]).float(), qpos[:, at : at + 7].float()
+        w, x, y, z = rest[3:]
+        # The parts w and z of the turn that leads from the resting to the present orientation.
+        turned_w = pose[:, 3:] @ torch.stack([w, x, y, z])
+        turned_z = pose[:, 3:] @ torch.stack([-z, -y, x, w])
+        yaw = 2 * torch.atan2(turned_z, turned_w)
+        cos, sin = torch.cos(yaw), torch.sin(yaw)
+        moved = torch.stack([cos * rest[0] - sin * rest[1], sin * rest[0] + cos * rest[1]], dim=1)
+        return pose[:, :2] - moved, yaw
+
+
+def with_mocap(positions: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Positions `[B, ...]` by name, with empty ones of mocap bodies where a model has none."""
+    qpos = positions["qpos"]
+    none = {
+        "mocap_pos": qpos.new_zeros(len(qpos), 0, 3),
+        "mocap_quat": qpos.new_zeros(len(qpos), 0, 4),
+    }
+    return none | positions
+
+
+class Controls:
+    """Actions `[R, nu]` from -1 to 1 become controls, linearly on either side of 0."""
+
+    def __init__(
+        self, zero: np.ndarray, up: np.ndarray, down: np.ndarray, device: torch.device
+    ) -> None:
+        self._zero, self._up, self._down = (
+            torch.tensor(part, dtype=torch.float32, device=device) for part in (zero, up, down)
+        )
+        self._even = bool(np.array_equal(up, down))
+
+    def __call__(self, action: Tensor) -> Tensor:
+        action = action.clamp(-1.0, 1.0)
+        reach = self._up if self._even else torch.where(action > 0, self._up, self._down)
+        return self._zero + reach * action
+
+
+def _turn(pose: Tensor, robot: Tensor, yaw: Tensor, upright: Tensor) -> None:
+    """Move poses `[k, 7]` around the origin, in place: turned by `yaw`, then shifted to `robot`."""
+    cos, sin = torch.cos(yaw), torch.sin(yaw)
+    x, y = pose[:, 0].clone(), pose[:, 1].clone()
+    pose[:, 0] = cos * x - sin * y + robot[:, 0]
+    pose[:, 1] = sin * x + cos * y + robot[:, 1]
+    w, i, j, k = pose[:, 3:].clone().unbind(1)
+    c, s = upright[:, 0], upright[:, 3]
+    pose[:, 3:] = torch.stack([c * w - s * k, c * i - s * j, c * j + s * i, c * k + s * w], dim=1)
+
 
 def build_scene(
-    robot_file: Path,
-    required_sensors: Sequence[str],
+    robot: RobotFile,
     num_pillars: int = 0,
     pillar_radius: float = 0.2,
     pillar_half_height: float = 0.5,
     integrator: str | None = None,
 ) -> Scene:
-    """Compile the scene. `required_sensors` are names or patterns that must match something."""
-    robot = _load(robot_file)
-    root = robot.body("robot")
-    free_root = any(j.type == mujoco.mjtJoint.mjJNT_FREE for j in root.joints)
-
+    """Compile the scene of a robot on a floor among pillars."""
+    read = read_robot(robot)
     scene = mujoco.MjSpec()
-    scene.modelname = robot.modelname
-    scene.option = robot.option
+    scene.modelname = read.spec.modelname
+    scene.option = read.spec.option
     # A world that fails must be seen to fail, not be put back by the engine.
     scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     if integrator is not None:
         scene.option.integrator = _integrator(integrator)
     _decorate(scene)
 
-    if free_root:
+    if read.base.kind == "free":
         frame = scene.worldbody.add_frame()
     else:
         frame = scene.worldbody.add_body(name="mount", mocap=True).add_frame()
-    surface = {name: getattr(robot.default.geom, name) for name in _SURFACE}
-    scene.attach(robot, frame=frame, prefix=ROBOT)
-    _add_floor(scene, surface)
+    surface = {name: getattr(read.spec.default.geom, name) for name in _SURFACE}
+    scene.attach(read.spec, frame=frame, prefix=ROBOT)
+    masks = _collision_bits(read)
+    _add_floor(scene, surface | masks)
     for i in range(num_pillars):
-        _add_pillar(scene, f"pillar{i}", pillar_radius, pillar_half_height, surface)
+        name = f"pillar{i}"
+        _add_pillar(scene, name, pillar_radius, pillar_half_height, surface, ROBOT + read.base.top)
+        if masks:
+            _apply(scene.body(name).geoms[0], masks)
+    try:
+        model = scene.compile()
+    except ValueError as error:
+        text = " ".join(str(error).split())
+        raise RobotFileError(f"{robot.path} cannot be put into a scene: {text}") from error
+    return _found(model, read, robot, num_pillars)
 
-    model = scene.compile()
+
+def _found(model: mujoco.MjModel, read: ReadRobot, robot: RobotFile, num_pillars: int) -> Scene:
+    """The compiled scene, with the robot's start pose found in it."""
     sensors = {
         model.sensor(i).name.removeprefix(ROBOT): slice(int(adr), int(adr + dim))
         for i, (adr, dim) in enumerate(zip(model.sensor_adr, model.sensor_dim, strict=True))
     }
-    compiled = Scene(model, sensors, free_root, num_pillars)
-    _check(compiled, robot_file, required_sensors)
-    return compiled
+    qpos, free = model.qpos0.copy(), []
+    for name, values in read.joints.items():
+        at = int(model.joint(ROBOT + name).qposadr[0])
+        qpos[at : at + len(values)] = values
+        if len(values) == 7:
+            free.append(at)
+    controls = read.controls
+    return Scene(
+        model=model,
+        sensors=sensors,
+        root=ROBOT + read.base.root,
+        free=tuple(free),
+        num_pillars=num_pillars,
+        substeps=robot.substeps,
+        qpos=qpos,
+        ctrl=controls.zero,
+        reach=(controls.up, controls.down),
+        act=controls.act,
+    )
 
 
-def _load(robot_file: Path) -> mujoco.MjSpec:
-    if not robot_file.is_file():
-        raise RobotFileError(f"robot file {robot_file} does not exist")
-    try:
-        robot = mujoco.MjSpec.from_file(str(robot_file))
-    except ValueError as error:
-        raise RobotFileError(f"MuJoCo cannot read {robot_file}: {error}") from error
-    if robot.body("robot") is None:
-        raise RobotFileError(
-            f"{robot_file} has no body named 'robot': name its root body so, as its frame is the "
-            f"robot's position and heading"
-        )
-    return robot
+def _collision_bits(read: ReadRobot) -> dict[str, int]:
+    """Bits for floor and pillars if the file's own would pass through the usual ones."""
+    model = read.model
+    mine = model.body_rootid[model.geom_bodyid] == model.body(read.base.top).id
+    contype, conaffinity = model.geom_contype[mine], model.geom_conaffinity[mine]
+    if ((contype | conaffinity) & 1).any() or not (contype | conaffinity).any():
+        return {}
+    every = int(np.bitwise_or.reduce(contype | conaffinity))
+    return {"contype": every, "conaffinity": every}
 
 
 def _integrator(name: str) -> int:
@@ -160,6 +255,7 @@ def _add_pillar(
     radius: float,
     half_height: float,
     surface: Mapping[str, object],
+    robot: str,
 ) -> None:
     """A cylinder that never moves within an episode, and the sensor that tells the robot hit it."""
     body = scene.worldbody.add_body(name=name, mocap=True, pos=[0, 0, half_height])
@@ -169,7 +265,7 @@ def _add_pillar(
     geom.contype = 3  # bit 2 is for parts that pillars stop but the floor does not
     # "found": how many contacts there are between the robot's whole tree and the pillar.
     scene.add_sensor(name=f"contact_{name}", type=mujoco.mjtSensor.mjSENS_CONTACT,
-                     objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=f"{ROBOT}robot",
+                     objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=robot,
                      reftype=mujoco.mjtObj.mjOBJ_BODY, refname=name,
                      intprm=[1, 0, 1])  # fmt: skip
 
@@ -177,19 +273,3 @@ def _add_pillar(
 def _apply(geom: mujoco.MjsGeom, surface: Mapping[str, object]) -> None:
     for name, value in surface.items():
         setattr(geom, name, value)
-
-
-def _check(scene: Scene, robot_file: Path, required: Sequence[str]) -> None:
-    for pattern in required:
-        if not scene.match([pattern]):
-            raise RobotFileError(
-                f"{robot_file} lacks the sensor {pattern!r}. It has: "
-                f"{', '.join(scene.sensors) or 'none'}. Add it to the file's <sensor> section, or "
-                f"name the robot's own sensors in its Robot entry"
-            )
-    limits, limited = scene.model.actuator_ctrlrange, scene.model.actuator_ctrllimited
-    if scene.model.nu == 0 or not limited.all() or not (limits[:, 0] < limits[:, 1]).all():
-        raise RobotFileError(
-            f"{robot_file} needs at least one actuator, each with a ctrlrange: actions in [-1, 1] "
-            f"are scaled to it"
-        )

@@ -25,8 +25,10 @@ from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
 from statewise.training.loop import Training
 from statewise.training.policy import load_policy
+from statewise.training.recording import WORST_FILE, save_recordings
 from statewise.training.trackers import Tracker, trackers
 from statewise.training.view import View
+from statewise.training.worst import WorstEpisodes
 
 
 def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) -> Path:
@@ -124,11 +126,15 @@ def evaluate(
     best_safe: bool = False,
     imports: Sequence[str] = (),
     trust: bool = False,
+    worst: int = 0,
+    worst_out: str | Path | None = None,
 ) -> Evaluation:
     """Run the policy of a run folder for fresh episodes, and say how good and how safe it is.
 
     suite: evaluate in another suite than the one it was trained in (its sizes must fit).
     imports, trust: as for `resume`.
+    worst: keep this many of the worst episodes of each constraint, for `statewise.replay`.
+    worst_out: the file to keep them in. By default that is `worst.npz` in the run folder.
     """
     policy = load_policy(path, best_safe, imports, trust)
     settings = dataclasses.replace(
@@ -141,8 +147,18 @@ def evaluate(
     )
     with loop.build_env(settings) as env:
         policy.check(env.spec)
-        found = evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold)
+        keeper = WorstEpisodes(env, policy.algo, worst) if worst and env.spec.num_costs else None
+        found = evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold, keeper)
+        if keeper is not None:
+            out = worst_file(path) if worst_out is None else Path(worst_out)
+            save_recordings(out, keeper.recordings(), keeper.facts(episodes, seed, sampled))
     return dataclasses.replace(found, policy=policy.source)
+
+
+def worst_file(path: str | Path) -> Path:
+    """Where the worst episodes of a run are kept, given its folder or one of its checkpoints."""
+    path = Path(path)
+    return (path.absolute().parent.parent if path.is_file() else path) / WORST_FILE
 
 
 def run_with_display(training: Training, quiet: bool) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 from statewise import settings
 from statewise.algos import get_algorithm
 from statewise.algos.base import Settings
+from statewise.envs.robots import training_steps
 from statewise.plugins import is_gym
 from statewise.runs.folder import file_name
 from statewise.runs.identity import new_run_id
@@ -19,8 +20,8 @@ from statewise.settings import number, option
 from statewise.types import EnvSpec
 from statewise.version import __version__
 
-LONG_ROBOTS = ("Ant", "Walker", "Humanoid")
-"""Robots that learn slowly: they train for 30 million steps by default, the others for 6 million."""
+_MANY_STEPS = 20_000_000
+"""A robot that is trained for longer than this by default gets more worlds on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,13 @@ class TrainSettings:
     seed: int = number(0, least=0, most=2**32 - 1)
     """Seed of the networks, the layouts and the noise."""
     steps: int = number(0, least=0, most=10**13)
-    """Environment steps in all, such as 600000 or 6M, rounded to whole epochs. 0 takes 6 million (30
-    million for Ant, Walker and Humanoid)."""
+    """Environment steps in all, such as 600000 or 6M, rounded to whole epochs. 0 takes what the
+    robot needs: 6 million, or 30 million for Ant, Walker, Humanoid and other legged robots."""
     steps_per_epoch: int = number(30_000, least=1, most=10**9)
     """Environment steps between two updates, rounded to a whole number for each world."""
     num_envs: int = number(0, least=0, most=2**20)
-    """Worlds that are stepped together. 0 takes 128 on the CPU, 2048 on a GPU (4096 for Ant, Walker and
-    Humanoid)."""
+    """Worlds that are stepped together. 0 takes 128 on the CPU and 2048 on a GPU, where robots that train
+    for long take 4096."""
     device: str = "auto"
     """cpu, cuda (or cuda:1, ...), or auto: a GPU if there is one and MuJoCo Warp is installed."""
     deterministic: bool = False
@@ -84,14 +85,14 @@ class TrainSettings:
 
     def resolved(self) -> TrainSettings:
         """With every default filled in; impossible combinations raise ValueError."""
-        robot = self.suite.split("-")[0]
-        steps = self.steps or (30_000_000 if robot in LONG_ROBOTS else 6_000_000)
+        usual = training_steps(self.suite)
+        steps = self.steps or usual
         device = self.device
         if device == "auto":
             device = "cuda" if _gpu_usable() and not is_gym(self.suite) else "cpu"
         num_envs = self.num_envs or 128
         if not self.num_envs and device.startswith("cuda"):
-            num_envs = 4096 if robot in LONG_ROBOTS else 2048
+            num_envs = 4096 if usual > _MANY_STEPS else 2048
         if self.wandb and importlib.util.find_spec("wandb") is None:
             raise ValueError("--wandb needs Weights & Biases: pip install 'statewise[wandb]'")
         return dataclasses.replace(

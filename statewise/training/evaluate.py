@@ -13,6 +13,7 @@ from statewise.core.statistics import rate_interval
 from statewise.envs.env import Env
 from statewise.runs.identity import PolicyId
 from statewise.sim.cpu import one_torch_thread
+from statewise.training.worst import WorstEpisodes
 from statewise.types import Episodes
 
 _FRESH = 1 << 40
@@ -75,11 +76,13 @@ def evaluate(
     seed: int,
     sampled: bool = False,
     threshold: float = 0.0,
+    worst: WorstEpisodes | None = None,
 ) -> Evaluation:
     """Run the policy for `episodes` fresh episodes and describe them.
 
     sampled: draw actions from the policy instead of taking its mean.
     threshold: a step violates a constraint if its cost is above this.
+    worst: keeps the worst of these episodes.
     """
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}: ask for at least 1")
@@ -88,7 +91,7 @@ def evaluate(
         raise ValueError(
             f"threshold is {threshold}: costs are never negative; give a finite number, 0 or more"
         )
-    found = run_episodes(algo, env, episodes, seed, sampled)
+    found = run_episodes(algo, env, episodes, seed, sampled, worst)
     steps = int(found.length.sum())
     constraints = []
     for i, name in enumerate(env.spec.cost_names):
@@ -127,12 +130,19 @@ def evaluate(
 
 
 def run_episodes(
-    algo: Algorithm, env: Env, episodes: int, seed: int, sampled: bool = False
+    algo: Algorithm,
+    env: Env,
+    episodes: int,
+    seed: int,
+    sampled: bool = False,
+    worst: WorstEpisodes | None = None,
 ) -> Episodes:
-    """Exactly `episodes` episodes, equally many from each world.
+    """Run exactly `episodes` episodes, equally many in each world.
 
-    Each world has its quota before the first step: taking whichever finish first would prefer the
-    short ones.
+    Each world has its quota before the first step. Taking whichever episodes finish first would
+    prefer the short ones.
+
+    worst: keeps the worst of these episodes.
     """
     b, m = env.num_envs, env.spec.num_costs
     quota = torch.full((b,), episodes // b)
@@ -145,6 +155,8 @@ def run_episodes(
     success = torch.zeros(b, dtype=torch.bool, device=env.device)
     parts: list[Episodes] = []
     step = env.reset(seed=_FRESH + seed)
+    if worst is not None:
+        worst.begin(step)
     with one_torch_thread():
         while bool((done < quota).any()):
             step = env.step(algo.act(step, generator).executed)
@@ -152,6 +164,8 @@ def run_episodes(
             length += 1
             success |= step.success
             counted = step.ended & (done < quota)
+            if worst is not None:
+                worst.add(step, counted)
             if bool(counted.any()):
                 parts.append(
                     Episodes(

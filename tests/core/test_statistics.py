@@ -11,6 +11,7 @@ from statewise.core.statistics import (
     mean_interval,
     pooled_error,
     rate_interval,
+    rate_over_seeds,
     ratio_bootstrap,
 )
 
@@ -105,3 +106,38 @@ def test_what_cannot_be_summarised_is_refused():
         rate_interval(5, 3)
     with pytest.raises(ValueError, match="level is 95"):
         rate_interval(1, 3, level=95)
+
+
+def coverage(rate: float, spread: float, seeds: int) -> tuple[float, float]:
+    """How often the intervals over seeds, and of all trials together, cover the mean rate of seeds
+    whose rates are drawn from a beta distribution with that mean and standard deviation."""
+    generator = np.random.default_rng(0)
+    size = rate * (1 - rate) / spread**2 - 1
+    over_seeds = pooled = 0
+    for _ in range(300):
+        rates = generator.beta(rate * size, (1 - rate) * size, seeds)
+        counts = [(int(events), 400) for events in generator.binomial(400, rates)]
+        found = rate_over_seeds(counts)
+        together = rate_interval(sum(n for n, _ in counts), 400 * seeds)
+        over_seeds += found.low <= rate <= found.high
+        pooled += together.low <= rate <= together.high
+    return over_seeds / 300, pooled / 300
+
+
+@pytest.mark.parametrize(("rate", "spread"), [(0.02, 0.01), (0.1, 0.05), (0.3, 0.09)])
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_an_interval_over_seeds_covers_where_pooled_trials_do_not(rate, spread, seeds):
+    covered, pooled = coverage(rate, spread, seeds)
+    assert covered >= 0.92
+    assert pooled < 0.82
+
+
+def test_an_interval_over_seeds_is_never_narrower_than_that_of_all_trials():
+    alike = rate_over_seeds([(5, 100), (5, 100), (5, 100)])
+    assert alike == rate_interval(15, 300)
+    assert rate_over_seeds([(0, 50), (0, 50)]) == rate_interval(0, 100)
+
+
+def test_the_interval_of_one_seed_is_the_exact_one():
+    assert rate_over_seeds([(3, 40)]) == rate_interval(3, 40)
+    assert rate_over_seeds([(3, 40), (0, 0)]) == rate_interval(3, 40)  # no trial is no seed

@@ -9,7 +9,7 @@ import torch
 
 import statewise
 from statewise import Step, VecEnv
-from statewise.envs.suites import GOAL_KEEPOUT, parse_suite
+from statewise.envs.suites import parse_suite
 
 Put = Callable[..., Step]
 
@@ -27,10 +27,15 @@ def test_a_new_goal_lies_away_from_the_robot_and_clear_of_the_hazards() -> None:
     step = reach_goals(env)
     assert (step.reward > 0.9).all() and not step.ended.any()
     robot, goal = env.robot_pos[:, None, :2], env.goal[:, None, :2]
-    assert float((goal - robot).norm(dim=-1).min()) >= env.suite.robot.keepout + GOAL_KEEPOUT - 1e-5
+    assert (
+        float((goal - robot).norm(dim=-1).min())
+        >= env.suite.robot.keepout + env.suite.robot.goal_keepout - 1e-5
+    )
     apart = (goal - env.hazards[..., :2]).norm(dim=-1)
-    assert float(apart.min()) >= env.suite.robot.hazard_keepout + GOAL_KEEPOUT - 1e-5
-    assert float(goal.abs().max()) <= env.suite.arena.extent - GOAL_KEEPOUT
+    assert (
+        float(apart.min()) >= env.suite.robot.hazard_keepout + env.suite.robot.goal_keepout - 1e-5
+    )
+    assert float(goal.abs().max()) <= env.suite.arena.extent - env.suite.robot.goal_keepout
     after = env.step(torch.zeros(256, 2))
     assert float(after.reward.abs().max()) < 0.1  # none of them is reached at once
 

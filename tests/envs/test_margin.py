@@ -97,5 +97,5 @@ def test_a_frame_is_the_state_before_episodes_restart() -> None:
     assert step.truncated.all() and not torch.equal(env.pillars, pillars)
     frame = env.frame
     assert frame["qpos"].shape == (3, env.sim.model.nq)
-    assert torch.equal(frame["mocap"].float(), pillars)
+    assert torch.equal(frame["mocap_pos"].float(), pillars)
     assert torch.equal(frame["objects"]["pillar"], pillars)

@@ -129,46 +129,23 @@ def test_robot_obeys_the_decisions_that_hold_for_all(name: str) -> None:
 MINIMAL = """
 <mujoco>
   <worldbody>
-    <body name="{root}">
+    <body name="robot">
       <joint name="x" type="slide" axis="1 0 0" damping="1"/>
       <geom size="0.1" mass="1"/>
       <site name="imu"/>
     </body>
   </worldbody>
-  <actuator><motor joint="x" {limits}/></actuator>
+  <actuator><motor joint="x" ctrlrange="0 4"/></actuator>
   <sensor>
     <accelerometer name="accelerometer" site="imu"/>
-    <framepos name="root_pos" objtype="xbody" objname="{root}"/>
-    <framexaxis name="root_x" objtype="xbody" objname="{root}"/>
-    <frameyaxis name="root_y" objtype="xbody" objname="{root}"/>
-    {z}
   </sensor>
 </mujoco>
 """
-Z = '<framezaxis name="root_z" objtype="xbody" objname="robot"/>'
-
-
-@pytest.mark.parametrize(
-    ("root", "z", "limits", "message"),
-    [
-        ("robot", "", 'ctrlrange="-1 1"', "lacks the sensor 'root_z'"),
-        ("torso", "", 'ctrlrange="-1 1"', "no body named 'robot'"),
-        ("robot", Z, "", "each with a ctrlrange"),
-    ],
-)
-def test_a_robot_file_that_lacks_something_is_told_what(
-    tmp_path: Path, root: str, z: str, limits: str, message: str
-) -> None:
-    file = tmp_path / "robot.xml"
-    file.write_text(MINIMAL.format(root=root, z=z, limits=limits))
-    statewise.register_robot("Faulty", file, sensors=["accelerometer"], replace=True)
-    with pytest.raises(ValueError, match=message):
-        statewise.make_env("Faulty-Hazard-4")
 
 
 def test_control_ranges_other_than_one_are_scaled_linearly(tmp_path: Path) -> None:
     file = tmp_path / "robot.xml"
-    file.write_text(MINIMAL.format(root="robot", z=Z, limits='ctrlrange="0 4"'))
+    file.write_text(MINIMAL)
     statewise.register_robot("Pusher", file, sensors=["accelerometer"], replace=True)
     env = statewise.make_env("Pusher-Hazard-2", 3)
     env.reset()
@@ -176,15 +153,3 @@ def test_control_ranges_other_than_one_are_scaled_linearly(tmp_path: Path) -> No
     assert env.sim.state()["rows"].shape[0] == 3
     ctrl = [float(env.sim.data(i).ctrl[0]) for i in range(3)]
     assert ctrl == [0.0, 2.0, 3.0]
-
-
-def test_bad_registrations_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="registered already"):
-        statewise.register_robot("Point", tmp_path / "x.xml")
-    with pytest.raises(ValueError, match="unknown robot setting 'goal_raduis'"):
-        statewise.register_robot("New", tmp_path / "x.xml", goal_raduis=0.3)
-    with pytest.raises(ValueError, match="letters, digits"):
-        statewise.register_robot("a-b", tmp_path / "x.xml")
-    statewise.register_robot("Missing", tmp_path / "x.xml", replace=True)
-    with pytest.raises(ValueError, match="does not exist"):
-        statewise.make_env("Missing-Hazard-1")

@@ -12,7 +12,6 @@ from torch import Tensor
 
 import statewise
 from statewise.algos import get_algorithm
-from statewise.cli import main
 from statewise.metrics import describe
 from statewise.runs import checkpoint
 from statewise.training.collect import Collector
@@ -205,7 +204,8 @@ def test_metrics_tell_time_running_out_from_the_task_ending() -> None:
     ended = torch.tensor([True, True, False])
     episodes = Episodes(
         returns=torch.ones(3), cost=torch.zeros(3, 1), cost_max=torch.zeros(3, 1),
-        min_clearance=torch.zeros(3, 1), success=ended, length=torch.full((3,), 8), terminated=ended, fault=torch.zeros(3, dtype=torch.bool),
+        min_clearance=torch.zeros(3, 1), success=ended, length=torch.full((3,), 8),
+        terminated=ended, fault=torch.zeros(3, dtype=torch.bool),
     )  # fmt: skip
     env = LineEnv(4)
     algo = get_algorithm("trpo")(env.spec, get_algorithm("trpo").settings_class(), 1, 0)

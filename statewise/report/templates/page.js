@@ -95,7 +95,7 @@
       if (content === undefined) continue;
       renderer.glyph.setv({ [kind === "band" ? "fill_color" : "line_color"]: colourOf(line) });
       if (kind === "reference") renderer.glyph.fill_color = colourOf(line);
-      if (kind === "line") renderer.glyph.setv({ line_width: line.style.width, line_dash: line.finished ? line.style.dash : [1, 3] });
+      if (kind === "line") renderer.glyph.setv({ line_width: line.style.bold ? 2.6 : 1.4, line_dash: line.finished ? line.style.dash : [1, 3] });
       renderer.data_source.data = content;
     }
     const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
