@@ -2,7 +2,7 @@
 
     python examples/own_robot.py
 
-`docs/own_robot.md` tells what the file has to hold.
+`docs/own_robot.md` tells what is found in the file.
 """
 
 from pathlib import Path

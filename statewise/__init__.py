@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from statewise.algos import Algorithm as Algorithm
     from statewise.algos import get_algorithm as get_algorithm
     from statewise.algos import register_algorithm as register_algorithm
+    from statewise.deploy.certify import certify as certify
+    from statewise.deploy.domain import Domain as Domain
     from statewise.deploy.replay import replay as replay
     from statewise.envs.env import Env as Env
     from statewise.envs.from_gym import GymEnv as GymEnv
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
+    "deploy.certify": ("certify",),
+    "deploy.domain": ("Domain",),
     "deploy.replay": ("replay",),
     "envs.env": ("Env",),
     "envs.from_gym": ("GymEnv",),

@@ -198,6 +198,11 @@ def hints_of(kind: type) -> dict[str, Any]:
 # Values ----------------------------------------------------------------------------------------
 
 
+def read_value(kind: type, name: str, value: Any) -> Any:
+    """One value as the type of its field of a dataclass; text may stand for it."""
+    return _read(name, hints_of(kind)[name], value, text=True)
+
+
 def _read(name: str, hint: Any, value: Any, text: bool) -> Any:
     """A value as the type of its field. text: words such as "6M" may stand for it."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)

@@ -81,9 +81,15 @@ def test_the_report_knows_nothing_of_the_paper() -> None:
     assert not wrong, wrong
 
 
+MAY_CATCH_ALL = {"deploy/runtime.py"}
+"""A monitor has to stop the robot whatever a policy raises."""
+
+
 def test_nothing_catches_every_exception() -> None:
     wrong = []
     for path in PACKAGE.rglob("*.py"):
+        if path.relative_to(PACKAGE).as_posix() in MAY_CATCH_ALL:
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ExceptHandler):
                 names = ast.unparse(node.type) if node.type else "everything"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import runpy
 import sys
 from pathlib import Path
@@ -62,6 +63,18 @@ def test_own_robot_gets_a_sensor_that_its_file_lacks(sensor: str, tmp_path: Path
     whole = statewise.register_robot("Whole", EXAMPLES / "own_robot.xml")
     steps = [statewise.make_env(f"{name}-Hazard-4").reset(seed=0) for name in ("Sled", whole.name)]
     assert torch.equal(steps[0].obs, steps[1].obs)
+
+
+def test_the_quadruped_of_the_examples_trots_on_its_feet() -> None:
+    statewise.register_robot("Quad", EXAMPLES / "quad.xml")
+    env = statewise.make_env("Quad-Hazard-1", 4)
+    env.reset(seed=0)
+    for i in range(100):
+        turns = [2 * math.pi * i * env.spec.control_dt / 0.4 + p for p in (0, math.pi, math.pi, 0)]
+        legs = [[0.0, 0.5 * math.cos(t), -0.5 * max(0.0, math.sin(t))] for t in turns]
+        step = env.step(torch.tensor([legs]).reshape(1, 12).expand(4, 12))
+    assert step.obs[:, env.spec.blocks["velocimeter"]][:, 0].min() > 0.2
+    assert env.robot_pos[:, 2].min() > 0.2
 
 
 def test_gymnasium_ppo_trains_and_reports(capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,13 +163,27 @@ def test_what_is_said_of_episodes_is_shaded_until_one_can_have_run_out_of_time(p
     assert shaded == [[metric, pytest.approx(steps)] for metric in SHOWN[:3]]
 
 
-def test_charts_are_drawn_when_they_come_near_and_gone_when_they_are_far(page: Page) -> None:
-    first = "document.querySelector('#summary figure.chart').view"
-    assert page.evaluate(f"!!{first}")
+def test_on_a_phone_charts_are_gone_when_they_are_far(browser: Browser, report: Path) -> None:
+    size = {"width": 390, "height": 844}
+    context = browser.new_context(viewport=size, has_touch=True, is_mobile=True)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(report.as_uri())
+    drawn(page, "#summary")
     page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
     page.evaluate("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
+    first = "document.querySelector('#summary figure.chart').view"
     page.wait_for_function(f"{first} === undefined")
     assert page.evaluate("Bokeh.documents.length") < 6
+    context.close()
+
+
+def test_a_print_has_all_charts(page: Page) -> None:
+    page.wait_for_selector("body[data-drawn=all]")
+    shown = page.locator("figure.chart:not([hidden])").count()
+    page.evaluate("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
+    content = page.pdf(print_background=True)
+    pictures = content.count(b"/Subtype /Image")
+    assert shown > 8 and pictures >= 3 * shown  # two canvases each, some with a mask
 
 
 def test_a_click_in_either_legend_hides_and_shows_in_all_charts(page: Page) -> None:

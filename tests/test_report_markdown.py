@@ -10,8 +10,9 @@ import pytest
 from markdown_it import MarkdownIt
 from synthetic_runs import ENVIRONMENT, write_run
 
-from statewise.report.assemble import Picture, Section, Statement, assemble
+from statewise.report.assemble import assemble
 from statewise.report.markdown import escape, markdown
+from statewise.report.sections import Picture, Section, Statement
 from statewise.runs.reader import find_runs
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])

@@ -14,14 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from statewise import settings
-from statewise.algos import ALGORITHMS
+from statewise.algos import ALGORITHMS, get_algorithm
 from statewise.bench import launch
 from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
 from statewise.bench.grid import LOG_FILE, Grid, Run, State, parse_seeds, product_grid
 from statewise.bench.launch import LaunchOptions, Report
 from statewise.bench.table import GridView, summary
 from statewise.envs.suites import PAPER_SUITES
-from statewise.plugins import import_modules
+from statewise.plugins import import_modules, is_gym
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
 
@@ -113,6 +113,51 @@ class Paper(GridCommand):
     """Algorithms, instead of all nine."""
     seeds: str = "0..1"
     """Seeds, as for `bench grid`. The paper has two."""
+
+
+@dataclass(frozen=True)
+class Frontier(GridCommand):
+    """Vary the training margin and the cost limit, and see what safety costs in return.
+
+    Every margin is trained with every limit, as a variant of its own. `statewise report OUT` then draws
+    return against violations and names the settings that no other one beats. Otherwise like
+    `bench grid`: stop it (Ctrl-C) and start it as you like.
+    """
+
+    suites: tuple[str, ...] = option((), positional=True, metavar="SUITE")
+    """Suites, such as Point-Hazard-8."""
+    set: tuple[str, ...] = option((), metavar="NAME=VALUE")
+    """Settings, as for `bench grid`. Without others these are margin=0,0.05,0.1,0.2 and
+    cost_limit=0,0.01."""
+
+    def given(self) -> dict[str, Any]:
+        return {
+            "margin": ["0", "0.05", "0.1", "0.2"],
+            "cost_limit": ["0", "0.01"],
+        } | super().given()
+
+    def grid(self, suites: Sequence[str], algos: Sequence[str]) -> Grid:
+        import_modules(self.imports)
+        for kind in map(get_algorithm, split(algos)):
+            if "cost_limit" not in settings.hints_of(kind.settings_class):
+                raise ValueError(f"{kind.name} has no cost limit to vary: choose one that has, such as "
+                                 "--algos scpo")  # fmt: skip
+        found = super().grid(suites, algos)
+        if not any(spec.label for spec in found.specs):
+            raise ValueError("there is nothing to compare: give several values, such as --set "
+                             "margin=0,0.1")  # fmt: skip
+        for spec in found.specs:
+            if is_gym(spec.suite) and any(spec.train.get("margin", ())):
+                raise ValueError(f"{spec.suite} has no margins: use --set margin=0")
+        return found
+
+    def run(self) -> None:
+        if not self.suites:
+            raise ValueError("name a suite: statewise bench frontier Point-Hazard-8")
+        status = run_grid(self.grid(self.suites, self.algos), self, self.dry_run)
+        if status == 0 and not self.dry_run:
+            print(f"draw it with: statewise report {self.out}")
+        leave(status)
 
 
 def leave(status: int) -> None:

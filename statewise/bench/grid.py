@@ -210,14 +210,16 @@ def product_grid(
     whose labels name the value: `scpo-cost_limit-0.01`.
     """
     kinds = [get_algorithm(name) for name in dict.fromkeys(algos)]
-    lists = {n: v if isinstance(v, list) else [v] for n, v in (given or {}).items()}
-    chosen = {name: list(dict.fromkeys(values)) for name, values in lists.items()}
-    owners = [settings.hints_of(TrainSettings)]
-    owners += [settings.hints_of(kind.settings_class) for kind in kinds]
-    for name in chosen:
-        if not any(name in owner for owner in owners):
-            known = {n for owner in owners for n in owner}
+    owners: list[type] = [TrainSettings, *(kind.settings_class for kind in kinds)]
+    chosen: dict[str, dict[str, Any]] = {}
+    for name, values in (given or {}).items():
+        owner = next((owner for owner in owners if name in settings.hints_of(owner)), None)
+        if owner is None:
+            known = {n for owner in owners for n in settings.hints_of(owner)}
             raise ValueError(f"--set {name}: {settings.unknown('setting', name, known)}")
+        read = [settings.read_value(owner, name, value)
+                for value in (values if isinstance(values, list) else [values])]  # fmt: skip
+        chosen[name] = {_label(value): value for value in read}  # 0 and 0.0 are one value
     specs: dict[tuple[str, str, int], RunSpec] = {}
     for seed in dict.fromkeys(seeds):
         for suite in dict.fromkeys(suites):
@@ -228,23 +230,33 @@ def product_grid(
 
 
 def _variants(
-    suite: str, kind: type[Algorithm], seed: int, chosen: Mapping[str, Sequence[Any]]
+    suite: str, kind: type[Algorithm], seed: int, chosen: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[RunSpec]:
-    """The runs of one suite, algorithm and seed: one for each combination of the settings' values."""
+    """The runs of one suite, algorithm and seed: one for each combination of the settings' values.
+
+    chosen: for each setting its values by label.
+    """
     own_names = settings.hints_of(kind.settings_class)
     train_names = settings.hints_of(TrainSettings)
     mine = {n: v for n, v in chosen.items() if n in own_names or n in train_names}
-    for values in itertools.product(*mine.values()):
-        one = dict(zip(mine, values, strict=True))
-        several = [f"{n}-{file_name(str(one[n]))}" for n in mine if len(mine[n]) > 1]
+    for labels in itertools.product(*mine.values()):
+        one = dict(zip(mine, labels, strict=True))
+        several = [f"{n}-{file_name(label)}" for n, label in one.items() if len(mine[n]) > 1]
         yield RunSpec(
             suite,
             kind.name,
             seed,
-            {n: v for n, v in one.items() if n in train_names},
-            {n: v for n, v in one.items() if n in own_names},
-            "-".join([kind.name, *several]).replace(" ", "_") if several else "",
+            {n: mine[n][label] for n, label in one.items() if n in train_names},
+            {n: mine[n][label] for n, label in one.items() if n in own_names},
+            "-".join([kind.name, *several]) if several else "",
         )
+
+
+def _label(value: Any) -> str:
+    """A value of a setting as part of a folder's name: 0.1, 64_64."""
+    if isinstance(value, tuple | list):
+        return "_".join(map(_label, value))
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -32,15 +32,18 @@ class Kind:
 
 
 KINDS = (
+    Kind("certificate", lambda path: path.suffix == ".json" and path.is_file(),
+         "deploy.verify:verify_certificate", takes_run=True),
+    Kind("bundle", lambda path: (path / "policy.json").is_file(), "deploy.export:verify_files"),
     Kind("export", lambda path: (path / SUMMARY).is_file(), "runs.verify:verify_export"),
     Kind("run", lambda path: (path / CONFIG).exists(), "runs.verify:verify_run"),
-)
+)  # fmt: skip
 """The first kind that recognises a path verifies it."""
 
 
 @dataclass(frozen=True)
 class Verify:
-    """Check that a run folder, or an export, is whole and that its files belong together."""
+    """Check that a run folder, an export or a certificate is whole and that its parts belong together."""
 
     path: Path = option(positional=True, metavar="PATH")
     """What to check."""
@@ -50,9 +53,13 @@ class Verify:
     def run(self) -> None:
         kind = next((kind for kind in KINDS if kind.recognise(self.path)), None)
         if kind is None:
-            there = "there is no such file or folder" if not self.path.exists() else "it is neither"
+            there = (
+                "there is no such file or folder"
+                if not self.path.exists()
+                else "it is none of these"
+            )
             names = " or ".join(kind.name for kind in KINDS)
-            raise ValueError(f"verify checks the folder of a {names}. {self.path}: {there}")
+            raise ValueError(f"verify checks a {names}. {self.path}: {there}")
         if (self.run_folder is None) == kind.takes_run:
             need = "needs the run folder too" if kind.takes_run else "is checked alone"
             raise ValueError(f"{self.path} is a {kind.name}, which {need}")

@@ -87,6 +87,14 @@ class Env(Closeable, ABC):
         log.warning("%s cannot save its worlds: new episodes begin in all of them", self.spec.name)
         return self.reset()
 
+    def worlds(self) -> dict[str, Tensor]:
+        """The running episodes: tensors with one row for each world. Default: refused."""
+        raise NotImplementedError(f"{self.spec.name} cannot copy its worlds")
+
+    def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
+        """Continue the episodes of `rows [k, ...]` of `worlds` in the worlds of ids `where [k]`."""
+        raise NotImplementedError(f"{self.spec.name} cannot copy its worlds")
+
     def check_ready(self, call: str) -> None:
         """Raise RuntimeError if there are no episodes yet."""
         if not self._ready:

@@ -98,6 +98,11 @@ class Robot:
         ):
             raise ValueError(f"ctrlrange is {self.ctrlrange}: give two numbers, low and high")
         for start, end, radius in self.capsules:
+            for name in (start, end):
+                if not name.endswith("_pos"):
+                    raise ValueError(
+                        f"capsules name position sensors: write {name}_pos for a body or site {name!r}"
+                    )
             if not (0 < radius <= 100):
                 raise ValueError(
                     f"the capsule from {start} to {end} has the radius {radius}: give a number "
@@ -220,11 +225,11 @@ def register_robot(
             raise ValueError(unknown("robot setting", setting, fields))
     if not isinstance(file, str | Path):
         raise ValueError(f"file is {file!r}: give the path of an MJCF file")
-    given = settings | {"name": name, "file": Path(file).absolute()}
+    given = settings | {"name": name, "file": Path(file).expanduser().absolute()}
     if sensors is not None:
         given["sensors"] = sensors
     if control_rate is not None:
-        given["substeps"] = _substeps(Path(file), control_rate, settings)
+        given["substeps"] = _substeps(given["file"], control_rate, settings)
     robot = _complete(given)
     _ROBOTS[name] = robot
     return robot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -316,6 +316,17 @@ class VecEnv(Env):
         for name in _SAVED:
             setattr(self, f"_{name}", state[name].to(self.device, copy=True))
         self._ready = True
+
+    def worlds(self) -> dict[str, Tensor]:
+        self.check_ready("worlds")
+        physics = {f"sim/{name}": rows for name, rows in self.sim.worlds().items()}
+        return physics | {name: getattr(self, f"_{name}") for name in _SAVED}
+
+    def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
+        physics = {name[4:]: part for name, part in rows.items() if name.startswith("sim/")}
+        self.sim.set_worlds(where, physics)
+        for name in _SAVED:
+            setattr(self, f"_{name}", getattr(self, f"_{name}").index_copy(0, where, rows[name]))
 
     # Inside ------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from functools import partial
 
 from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN, title
 from statewise.paper.reference import reference
-from statewise.report.assemble import Section, Statement
 from statewise.report.groups import Group
+from statewise.report.sections import Section, Statement
 from statewise.report.table import NONE, Cell, Column, Row, Table, number
 
 _RETURN_SHARE = 0.95

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from statewise.paper import answers
 from statewise.paper.reference import DRONE
-from statewise.report.assemble import Picture, Section
 from statewise.report.groups import Group
 from statewise.report.plots import Plot, read_plot, save, write_plot
+from statewise.report.sections import Picture, Section
 
 FOLDER = "questions"
 """Where plots are looked for among runs."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from statewise.paper.claims import claims_section
 from statewise.paper.questions import FOLDER, find_answers, keep, questions_section, read_kept
 from statewise.paper.reference import reference
-from statewise.report.assemble import Section, Sections
+from statewise.report.assemble import Sections
 from statewise.report.groups import Group
 from statewise.report.reference import Reference
+from statewise.report.sections import Section
 from statewise.runs.reader import Reading
 
 log = logging.getLogger("statewise")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from statewise import metrics
+from statewise.report.frontier import frontier_sections
 from statewise.report.groups import Group, group_runs
 from statewise.report.limits import flags_of, limits_of
 from statewise.report.notes import Notes, read_notes
 from statewise.report.ranking import ranking_tables
 from statewise.report.reference import Reference
+from statewise.report.sections import Section
 from statewise.report.table import Table, several
 from statewise.report.tables import (
     headline_table,
@@ -42,41 +43,6 @@ _DEFINITIONS = (
 
 NO_RANKING = "No ranking: it needs finished runs of the method that all are compared with."
 NO_FAILURE = "No claim that could be judged fails."
-
-
-class Statement(NamedTuple):
-    """A claim about a suite that holds, or does not."""
-
-    suite: str
-    text: str
-    holds: bool
-
-
-class Picture(NamedTuple):
-    """A picture file (PNG, SVG, ...), which the report copies."""
-
-    file: Path
-    title: str
-    caption: str = ""
-
-    @property
-    def address(self) -> str:
-        """Its copy, beside the report."""
-        return f"pictures/{self.file.name}"
-
-
-class Section(NamedTuple):
-    """A part that somebody adds to a report."""
-
-    title: str
-    lines: tuple[str, ...] = ()
-    """Paragraphs of plain text"""
-    pictures: tuple[Picture, ...] = ()
-    tables: tuple[Table, ...] = ()
-    statements: tuple[Statement, ...] = ()
-    """Claims that its tables judge, which are shown with their suites too"""
-    labels: tuple[str, ...] = ()
-    """Runs that it shows, which the curves of the suites then leave out"""
 
 
 Sections = Sequence[Section] | Callable[[Sequence[Group], Path], Sequence[Section]]
@@ -138,15 +104,19 @@ def assemble(
     baseline: str | None = None,
     reference: Reference | None = None,
     sections: Sections = (),
-    pictures: Path = Path("pictures"),
+    pictures: Path | None = None,
 ) -> Report:
-    """Group the runs, and compute every table and sentence. Arguments are those of `write_report`."""
+    """Group the runs, and compute every table and sentence. Arguments are those of `write_report`.
+
+    pictures: where sections draw; without it the variants of algorithms are not drawn.
+    """
     groups = group_runs(reading.runs, reference)
     algos = list(dict.fromkeys(g.algo for g in groups if g.main))
     if baseline is not None and baseline not in algos:
         raise ValueError(f"no run of the baseline {baseline!r} is here: choose one of "
                          f"{', '.join(algos)}, or none")  # fmt: skip
-    added = tuple(sections(groups, pictures) if callable(sections) else sections)
+    given = sections(groups, pictures or Path()) if callable(sections) else sections
+    added = (*given, *(frontier_sections(groups, pictures) if pictures else ()))
     names = list(dict.fromkeys(group.suite for group in groups))
     notes = read_notes(notes_file, names)
     suites = []

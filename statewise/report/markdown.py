@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from statewise.report.assemble import NO_FAILURE, NO_RANKING, Report, Section, SuiteReport
+from statewise.report.assemble import NO_FAILURE, NO_RANKING, Report, SuiteReport
 from statewise.report.notes import harmless
+from statewise.report.sections import Section
 from statewise.report.table import Cell, Table
 from statewise.version import __version__
 

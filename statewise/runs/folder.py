@@ -58,7 +58,7 @@ class RunFolder:
         folder = cls(path)
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         if not there.exists():  # written first: a run that has a config.json has this too
-            environment = _as_json(_describe_environment())
+            environment = _as_json(describe_environment())
             files.write_atomically(path / "environment.json", environment.encode())
         try:
             files.write_new(there, content)  # of two that begin at once only one gets it
@@ -266,7 +266,7 @@ def check_folder(option: str, path: Path) -> None:
         )
 
 
-def _describe_environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """Versions, hardware and commit a run was made with."""
     versions = {}
     for package in _PACKAGES:

@@ -66,6 +66,8 @@ def find_controls(
         actuator.ctrlrange = [low, high]
         actuator.ctrllimited = mujoco.mjtLimited.mjLIMITED_TRUE
         up[i], down[i] = min(high - zero[i], scale), min(zero[i] - low, scale)
+    if not (np.isfinite(zero).all() and np.isfinite(act).all()):
+        raise RobotFileError(f"{file.path}: the controls of the start pose are not finite")
     return Controls(zero, up, down, np.array(act))
 
 

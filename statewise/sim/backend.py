@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import mujoco
@@ -23,8 +24,10 @@ class Simulator(Protocol):
     device: torch.device
     by_mask: bool
     """Whether `reset` takes a mask, as on a device, which would have to be waited for to tell ids"""
-    fault: Tensor
-    """[B] the worlds in which the last `step` failed"""
+
+    @property
+    def fault(self) -> Tensor:
+        """[B] the worlds in which the last `step` failed"""
 
     @property
     def messages(self) -> dict[int, str]:
@@ -45,6 +48,12 @@ class Simulator(Protocol):
     def state(self) -> dict[str, Any]: ...
 
     def load_state(self, state: dict[str, Any]) -> None: ...
+
+    def worlds(self) -> dict[str, Tensor]:
+        """A copy of the state of each world: tensors with one row for each."""
+
+    def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
+        """Put rows `[k, ...]` of `worlds` into the worlds of ids `where [k]`."""
 
     def data(self, world: int) -> mujoco.MjData: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mujoco
@@ -97,6 +97,14 @@ class CpuSim:
                 f"restore it into the same suite with the same number of worlds"
             )
         self._batch.state[:] = rows
+
+    def worlds(self) -> dict[str, Tensor]:
+        """The state of each world, one row each: see `set_worlds`."""
+        return self.state()
+
+    def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
+        """Put rows `[k, ...]` of `worlds` into the worlds `where [k]`."""
+        self._batch.state[where.numpy()] = rows["rows"].numpy()
 
     def data(self, world: int) -> mujoco.MjData:
         """One world as a MuJoCo data, positions computed: to draw it or to look into it."""

@@ -10,7 +10,7 @@ import copy
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -162,6 +162,13 @@ class WarpSim:
     def state(self) -> dict[str, Any]:
         """All that the next step depends on."""
         return {name: view.clone() for name, view in self._view.items()}
+
+    def worlds(self) -> dict[str, Tensor]:
+        return self.state()
+
+    def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
+        for name, view in self._view.items():
+            view.index_copy_(0, where, rows[name])
 
     def load_state(self, state: dict[str, Any]) -> None:
         mine = {name: tuple(view.shape) for name, view in self._view.items()}

@@ -10,6 +10,8 @@ import numpy as np
 from statewise.sim.base import Base, chain_to, moments
 from statewise.sim.robot_file import ReadRobot
 
+_GAP = 0.001  # so that rounding does not decide whether a foot touches at the start
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -25,7 +27,7 @@ class Facts:
     touch: bool
     """Whether the file has sensors `touch_*`"""
     height: float | None
-    """Height of the root with the lowest part of the robot on the ground"""
+    """Height of the root with the lowest part of the robot just above the ground"""
     radius: float
     """Largest horizontal distance from the root to any part"""
     base_height: float
@@ -48,7 +50,7 @@ def measure(robot: ReadRobot) -> Facts:
         flies=_lifts_itself(model, data, base, high),
         joints=len(base.joints),
         touch=any(sensor.name.startswith("touch_") for sensor in robot.spec.sensors),
-        height=None if low is None else root_height - low,
+        height=None if low is None else root_height - low + _GAP,
         radius=_radius(model, data, base),
         base_height=root_height,
         tip=tip,

@@ -8,6 +8,7 @@ joints therefore turn with the start heading, and a root spring pulls towards th
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -51,6 +52,13 @@ class Scene:
     def control_dt(self) -> float:
         """Seconds of one control step"""
         return float(self.model.opt.timestep * self.substeps)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the compiled model. It depends on the version of MuJoCo."""
+        content = np.zeros(mujoco.mj_sizeModel(self.model), dtype=np.uint8)
+        mujoco.mj_saveModel(self.model, None, content)
+        return hashlib.sha256(content.tobytes()).hexdigest()
 
     def match(self, patterns: Sequence[str]) -> list[str]:
         """Names of the sensors that match, pattern by pattern, in the file's order."""
@@ -152,6 +160,7 @@ def build_scene(
     scene = mujoco.MjSpec()
     scene.modelname = read.spec.modelname
     scene.option = read.spec.option
+    scene.memory = read.spec.memory
     # A world that fails must be seen to fail, not be put back by the engine.
     scene.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     if integrator is not None:

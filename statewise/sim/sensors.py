@@ -107,8 +107,11 @@ def _imu_site(spec: mujoco.MjSpec, base: Base) -> str:
     for sensor in spec.sensors:
         if sensor.type in _IMU.values() and sensor.objname in mine:
             return str(sensor.objname)
-    root.add_site(name=_IMU_SITE, rgba=[0, 0, 0, 0])
-    return _IMU_SITE
+    name = _IMU_SITE
+    while spec.site(name) is not None:
+        name += "_"
+    root.add_site(name=name, rgba=[0, 0, 0, 0])
+    return name
 
 
 def _check_place(spec: mujoco.MjSpec, name: str, path: Path) -> None:

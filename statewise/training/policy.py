@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from statewise.types import EnvSpec, Step
 
 
 class Policy:
-    """A policy for one robot, and the largest cost that it was told of since its episode began.
+    """A policy, and the largest costs that it was told of since its episodes began.
 
     policy = statewise.load_policy("runs/Point-Hazard-8/scpo/seed-0")
     policy.reset()                       # an episode begins: the maximum is 0
@@ -42,40 +44,67 @@ class Policy:
         """Whether it has to be told the cost of every step."""
         return self.algo.acts_on_cost and self.spec.num_costs > 0
 
-    def reset(self) -> None:
-        """Begin an episode."""
-        self.cost_max = torch.zeros(self.spec.num_costs)
-        self._started = False
+    def reset(self, rows: Tensor | np.ndarray | None = None) -> None:
+        """Begin new episodes: all of them, or the rows of a batch that a mask `[B]` selects.
+
+        The costs of those rows in the next call are ignored: a batched environment still reports the
+        episode that ended there.
+        """
+        if rows is None:
+            self.cost_max = torch.zeros(self.spec.num_costs)
+            """[m] or [B, m] largest cost of each episode so far"""
+            self._begun: Tensor | None = None
+            self._started = False
+            return
+        mask = torch.as_tensor(rows, dtype=torch.bool)
+        if mask.dim() != 1 or self.cost_max.shape[:-1] != mask.shape:
+            raise ValueError(
+                f"reset(rows) got a mask of shape {tuple(mask.shape)} for costs of shape "
+                f"{tuple(self.cost_max.shape)}: give one truth value for each row of the last batch"
+            )
+        self.cost_max = self.cost_max.masked_fill(mask.unsqueeze(1), 0.0)
+        self._begun = mask if self._begun is None else self._begun | mask
 
     def __call__(
         self, obs: Tensor | np.ndarray, cost: Tensor | np.ndarray | float | None = None
     ) -> np.ndarray:
-        """The mean action `[a]`, from -1 to 1, for an observation `[n]`; keeps the maximum.
+        """The mean action `[a]` or `[B, a]`, from -1 to 1, and keep the maximum.
 
-        cost: of the step that led to `obs`, one number for each constraint; None at the start, and
-        at any time for a policy that does not act on it (`needs_cost`).
+        obs: one observation `[n]`, or a batch `[B, n]`.
+        cost: of the step that led to `obs`, `[m]` or `[B, m]`, one number for each constraint. None at
+            the start, and at any time for a policy that does not act on it (`needs_cost`). With a
+            training margin it is the learner's cost, which begins that much earlier.
         """
         obs = torch.as_tensor(obs, dtype=torch.float32)
-        if tuple(obs.shape) != (self.spec.obs_size,):
+        if obs.dim() not in (1, 2) or obs.shape[-1] != self.spec.obs_size:
             raise ValueError(
                 f"the observation has shape {tuple(obs.shape)}; this policy for {self.spec.name} "
-                f"takes ({self.spec.obs_size},)"
+                f"takes ({self.spec.obs_size},), or a batch of them"
             )
         if not bool(torch.isfinite(obs).all()):
             raise ValueError("the observation is not finite: the policy cannot be asked about it")
-        last = torch.zeros(self.spec.num_costs)
-        if cost is None and self._started and self.needs_cost:
+        batch = obs.shape[:-1]
+        last = self._last_cost(cost, batch)
+        if not self._started:
+            self.cost_max = torch.zeros(*batch, self.spec.num_costs)
+        elif self.cost_max.shape[:-1] != batch:
             raise ValueError(
-                "give the cost of the step just taken: this policy acts on it (or call reset(), if "
-                "an episode begins)"
+                f"the observation has shape {tuple(obs.shape)}, the costs kept so far "
+                f"{tuple(self.cost_max.shape)}: call reset() when new episodes begin"
             )
-        self._started = True
-        if cost is not None:
-            last = torch.as_tensor(cost, dtype=torch.float32).reshape(-1)
-            self._check_cost(last)
+        self._started, self._begun = True, None
         self.cost_max = torch.maximum(self.cost_max, last)
-        action = self.algo.act(self._step(obs, last), generator=None).executed
-        return action[0].clamp(-1.0, 1.0).numpy()
+        action = self.algo.act(self._step(obs, last), generator=None).executed.clamp(-1.0, 1.0)
+        return np.asarray((action if batch else action[0]).numpy())
+
+    def export(self, path: str | Path, **settings: Any) -> Path:
+        """Write a folder that runs without torch and statewise; returns it.
+
+        `settings` are those of `statewise.deploy.export.export_policy`.
+        """
+        # By name: nothing that trains depends on what deploys.
+        export = importlib.import_module("statewise.deploy.export").export_policy
+        return Path(export(self, path, **settings))
 
     def check(self, spec: EnvSpec) -> None:
         """Raise ValueError if the policy does not fit an environment."""
@@ -90,19 +119,35 @@ class Policy:
                 f"and {theirs[2]}: load a policy of that suite"
             )
 
-    def _check_cost(self, cost: Tensor) -> None:
-        if len(cost) != self.spec.num_costs:
+    def _last_cost(self, cost: Tensor | np.ndarray | float | None, batch: torch.Size) -> Tensor:
+        """The costs `[m]` or `[B, m]` of the step that led to an observation, checked."""
+        shape = (*batch, self.spec.num_costs)
+        if cost is None:
+            begins = self._begun is not None and bool(self._begun.all())
+            if self._started and self.needs_cost and not begins:
+                raise ValueError(
+                    "give the cost of the step just taken: this policy acts on it (or call reset(), "
+                    "if an episode begins)"
+                )
+            return torch.zeros(shape)
+        last = torch.as_tensor(cost, dtype=torch.float32)
+        if last.numel() != math.prod(shape) or (batch and tuple(last.shape) != shape):
             raise ValueError(
-                f"got {len(cost)} costs for {self.spec.num_costs} constraints "
+                f"got {last.numel()} costs for {self.spec.num_costs} constraints "
                 f"({', '.join(self.spec.cost_names)})"
+                + (f" of {batch[0]} observations" if batch else "")
             )
-        if not bool((torch.isfinite(cost) & (cost >= 0)).all()):
-            raise ValueError(f"the cost is {cost.tolist()}: costs are finite and never negative")
+        last = last.reshape(shape)
+        if not bool((torch.isfinite(last) & (last >= 0)).all()):
+            raise ValueError(f"the cost is {last.tolist()}: costs are finite and never negative")
+        return last if self._begun is None else last.masked_fill(self._begun.unsqueeze(1), 0.0)
 
     def _step(self, obs: Tensor, cost: Tensor) -> Step:
-        no = torch.zeros(1, dtype=torch.bool)
-        obs, cost, largest = obs.unsqueeze(0), cost.unsqueeze(0), self.cost_max.unsqueeze(0)
-        return Step.from_costs(obs, torch.zeros(1), cost, largest, largest, no, no, obs, no)
+        obs, cost, largest = (
+            x if obs.dim() == 2 else x.unsqueeze(0) for x in (obs, cost, self.cost_max)
+        )
+        no = torch.zeros(len(obs), dtype=torch.bool)
+        return Step.from_costs(obs, torch.zeros(len(obs)), cost, largest, largest, no, no, obs, no)
 
 
 def load_policy(

@@ -244,6 +244,7 @@ def test_a_faulty_file_is_refused_when_it_is_registered(
         ({"control_rate": 50, "substeps": 5}, "both given"),
         ({"capsules": (("sled_pos", "sled_pos", -5.0),)}, "has the radius -5"),
         ({"capsules": (("sled_pos", 1.0),)}, "give 3 values"),
+        ({"capsules": (("sled", "sled_pos", 1.0),)}, "write sled_pos for a body"),
         ({"sensors": ("sonar",)}, "lacks the sensor 'sonar'"),
         ({"sensors": 3}, "sensors is 3"),
         ({"point": "hand"}, "lacks the sensor 'hand_pos'"),

@@ -6,6 +6,7 @@
   const items = JSON.parse(document.getElementById("items").textContent); // empty charts: linear, log
   const state = { hidden: new Set(), epoch: false, log: false, bands: true, reference: true };
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const desktop = matchMedia("(hover: hover)").matches;
   const tip = document.getElementById("tip");
   const figures = [...document.querySelectorAll("figure.chart")];
 
@@ -43,7 +44,7 @@
     const [view] = await Bokeh.embed.embed_item(item, figure.querySelector(".plot"));
     if (figure.view !== null) return remove(view); // erased meanwhile
     figure.view = view;
-    if (matchMedia("(hover: hover)").matches) view.model.toolbar.active_drag = view.model.toolbar.tools[0];
+    if (desktop) view.model.toolbar.active_drag = view.model.toolbar.tools[0];
     update(figure);
   }
 
@@ -215,12 +216,24 @@
   });
   dark.addEventListener("change", () => figures.forEach(update));
 
-  // A chart is drawn when it comes near the window, and erased far from it: phones have little memory.
+  // A chart is drawn when it comes near the window. Phones have little memory: there it is erased far
+  // from it. Elsewhere all others are drawn in idle time, since a browser does not wait when it prints.
   const near = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) isIntersecting ? draw(target) : erase(target);
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) draw(target);
+      else if (!desktop) erase(target);
+    }
   }, { rootMargin: "600px" });
+  async function drawAll() {
+    for (const figure of figures.filter((f) => !f.hidden)) {
+      await new Promise((ready) => (window.requestIdleCallback ?? setTimeout)(ready));
+      await draw(figure);
+    }
+    document.body.dataset.drawn = "all";
+  }
   for (const figure of figures) {
     listen(figure);
     near.observe(figure);
   }
+  if (desktop) drawAll();
 })();

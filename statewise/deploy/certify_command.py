@@ -1,0 +1,161 @@
+"""`statewise certify`: prove or refute a claim about the violations of a policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from statewise import settings
+from statewise.deploy.certificate import Certificate
+from statewise.deploy.certify import certify_policy
+from statewise.deploy.claims import Claim, make_claims
+from statewise.deploy.domain import read_domain
+from statewise.deploy.plan import Plan
+from statewise.deploy.rare import check_random, rare_events
+from statewise.deploy.statements import share
+from statewise.deploy.stress import stress_test
+from statewise.deploy.worlds import worlds_for
+from statewise.plugins import PluginOptions
+from statewise.runs.folder import check_folder
+from statewise.settings import number, option
+from statewise.training.policy import load_policy
+
+_COLOURS = {"proved": "green", "refuted": "red", "undecided": "yellow"}
+_LOOKS_PER_SECOND = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certify(PluginOptions):
+    """Prove or refute that episodes of a policy rarely violate its constraints.
+
+    Fresh episodes are run until the claim is decided. The result goes to certificate.json and to a page
+    that can be printed, certificate.html.
+    """
+
+    path: Path = option(positional=True, metavar="RUN")
+    """A run folder, or one of its checkpoint files."""
+    max_violation: tuple[float, ...] = number((0.01,), above=0.0, below=1.0)
+    """The claim: an episode violates a constraint with at most this probability. One number for all
+    constraints, or one for each."""
+    confidence: float = number(0.95, above=0.0, below=1.0)
+    """Confidence of all claims together."""
+    episodes: int | None = number(None, least=1, most=10**9)
+    """Run exactly so many episodes and use exact bounds, instead of stopping at the verdict."""
+    budget: int = number(10_000, least=1, most=10**9)
+    """Stop undecided after so many episodes."""
+    seed: int = number(0, least=0, most=2**32 - 1)
+    """Seed of the episodes."""
+    sampled: bool = False
+    """Judge actions drawn from the policy instead of its mean actions."""
+    threshold: float = number(0.0, least=0.0, finite=True)
+    """A step violates a constraint if it costs more than this."""
+    best_safe: bool = False
+    """Judge the policy of the run's safest epoch instead of its last one."""
+    vary: tuple[str, ...] = option((), metavar="NAME=LOW..HIGH")
+    """What varies beside the layouts, such as friction=0.8..1.2 (docs/certify.md lists all)."""
+    domain: Path | None = None
+    """A JSON file of what varies, such as {"friction": [0.8, 1.2]}."""
+    stress: bool = False
+    """Also sweep every variation that the suite has, and show where the claim breaks."""
+    stress_episodes: int = number(400, least=10, most=10**7)
+    """Episodes for each value of the sweep."""
+    rare: bool = False
+    """Also estimate very small violation rates by splitting (needs --sampled, noise or push)."""
+    out: Path | None = None
+    """Folder of the certificate, if not the run folder."""
+
+    def __post_init__(self) -> None:
+        settings.check(self)
+
+    def run(self) -> None:
+        plan = Plan(
+            self.max_violation, self.confidence, self.episodes, self.budget, self.seed, self.sampled,
+            self.best_safe, self.threshold, read_domain(self.vary, self.domain),
+        )  # fmt: skip
+        if self.rare:
+            check_random(plan)
+        out = self.out or (self.path.parent.parent if self.path.is_file() else self.path)
+        check_folder("--out", out)
+        policy = load_policy(self.path, self.best_safe, self.imports, self.trust)
+        make_claims(policy.spec.cost_names, plan.max_violation, plan.confidence)
+        console = Console(stderr=True)
+        with console.status("certifying") as status:
+            with worlds_for(policy, plan.most) as env:
+                found = certify_policy(policy, env, plan, _Progress(status, plan.sequential))
+            if self.stress:
+                found = found.extended(
+                    stress=stress_test(
+                        policy, plan, self.stress_episodes,
+                        lambda name, value: status.update(f"stress test: {name} = {value:g}"),
+                    )
+                )  # fmt: skip
+            if self.rare:
+                status.update("rare events: splitting")
+                found = found.extended(rare=rare_events(policy, plan))
+        show(found)
+        data, page = found.save(out)
+        print(f"certificate: {data} and {page}")
+
+
+class _Progress:
+    """The counts and bounds so far, on one line that changes."""
+
+    def __init__(self, status: Status, sequential: bool) -> None:
+        self._status, self._sequential, self._last = status, sequential, 0.0
+
+    def __call__(self, claims: Sequence[Claim]) -> None:
+        now = time.monotonic()
+        if now - self._last < 1 / _LOOKS_PER_SECOND:
+            return
+        self._last = now
+        parts = [f"{claims[0].episodes:,} episodes"]
+        for claim in claims:
+            low, high = claim.bounds(self._sequential)
+            parts.append(
+                f"{escape(claim.constraint)}: {claim.violations} violations, rate from {share(low)} to "
+                f"{share(high)} (claim: at most {share(claim.max_violation)})"
+            )
+        self._status.update(" · ".join(parts))
+
+
+def show(found: Certificate) -> None:
+    """Print a certificate as a table."""
+    content, colour = found.content, _COLOURS[found.verdict]
+    console = Console()
+    console = console if console.is_terminal else Console(width=120)
+    title = (
+        f"{content['policy']['algorithm']} on {content['suite']}: {found.episodes:,} fresh episodes"
+    )
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column("constraint")
+    for name in ("claim", "verdict", "violations", "rate", "bounds", "smallest clearance"):
+        table.add_column(name, justify="right")
+    for claim in found.claims:
+        table.add_row(
+            escape(claim["constraint"]),
+            f"≤ {share(claim['max_violation'])}",
+            f"[{_COLOURS[claim['verdict']]}]{claim['verdict']}[/]",
+            str(claim["violations"]),
+            share(claim["rate"]),
+            f"{share(claim['low'])} to {share(claim['high'])}",
+            escape(f"{claim['smallest_clearance']:.3g} {claim['clearance_unit']}"),
+        )
+    console.print(table)
+    for line in content.get("stress", {}).get("summary", ()):
+        console.print(f"stress: {line}", markup=False)
+    for row in content.get("rare", {}).get("estimates", ()):
+        error = row["relative_error"]
+        about = f" ± {share(error)} of it" if error is not None else ""
+        console.print(
+            f"rare events: {row['constraint']} {row['probability']:.2g}{about} (an estimate, no bound)",
+            markup=False,
+        )
+    what = f"the claim is {found.verdict} at confidence {share(content['confidence'])}"
+    console.print(f"[bold {colour}]{what}[/]")

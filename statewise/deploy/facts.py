@@ -1,0 +1,97 @@
+"""What has to be known to connect a policy to a robot: names, order, units and scales."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from statewise.envs.env import Env
+from statewise.envs.vec_env import VecEnv
+
+Measured = Literal["clearance", "cost"]
+"""What the policy is told of each constraint."""
+Charge = Literal["depth", "contact"]
+"""How a clearance becomes a cost: how far it is below the margin, or 1 if it is."""
+_UNITS = {
+    "accelerometer": "m/s^2",
+    "velocimeter": "m/s",
+    "gyro": "rad/s",
+    "magnetometer": "field of length 1",
+    "jointpos": "rad (m for sliding joints)",
+    "jointvel": "rad/s (m/s for sliding joints)",
+    "touch": "N",
+}
+_JOINT = 0
+"""MuJoCo's number for an actuator that drives a joint."""
+
+
+def observation_blocks(env: Env) -> list[dict[str, Any]]:
+    """Where each named block of the observation is, its unit and the sensors that it holds."""
+    blocks = []
+    for name, where in env.spec.blocks.items():
+        unit = "0 (far) to 1 (near)" if name.endswith("_lidar") else _UNITS.get(name, "")
+        block = {"name": name, "start": where.start, "stop": where.stop, "unit": unit}
+        if isinstance(env, VecEnv):
+            named = env.sim.scene.match(env.suite.robot.sensors)
+            sensors = [n for n in dict.fromkeys(named) if n.split("_")[0] == name]
+            block |= {"sensors": sensors} if sensors else {}
+        blocks.append(block)
+    return blocks
+
+
+def robot_facts(env: Env) -> dict[str, Any]:
+    """The keys that mjlab's exporter writes, as far as the robot has them.
+
+    An action a from -1 to 1 is the control `action_offset + action_scale * a` of each actuator.
+    """
+    facts: dict[str, Any] = {
+        "joint_names": [],
+        "default_joint_pos": [],
+        "joint_stiffness": [],
+        "joint_damping": [],
+        "actuator_names": [],
+        "action_scale": [1.0] * env.spec.action_size,
+        "action_offset": [0.0] * env.spec.action_size,
+        "command_names": [],
+        "observation_names": list(env.spec.blocks),
+    }
+    if not isinstance(env, VecEnv):
+        return facts
+    model = env.sim.scene.model
+    driven = [
+        int(model.actuator_trnid[i, 0]) if model.actuator_trntype[i] == _JOINT else None
+        for i in range(model.nu)
+    ]
+    joints = [model.joint(j) for j in driven if j is not None]
+    low, high = np.array(model.actuator_ctrlrange, dtype=float).T
+    return facts | {
+        "joint_names": [_plain(joint.name) for joint in joints],
+        "default_joint_pos": [float(model.qpos0[joint.qposadr[0]]) for joint in joints],
+        "joint_stiffness": [float(joint.stiffness[0]) for joint in joints],
+        "joint_damping": [float(joint.damping[0]) for joint in joints],
+        "actuator_names": [_plain(model.actuator(i).name) for i in range(model.nu)],
+        "action_scale": ((high - low) / 2).tolist(),
+        "action_offset": ((high + low) / 2).tolist(),
+    }
+
+
+def charges_of(env: Env) -> list[Charge] | None:
+    """How each clearance becomes a cost; None if that is not known, as in Gymnasium environments."""
+    if not isinstance(env, VecEnv):
+        return None
+    probe = torch.tensor([[-0.25], [-0.5]]).expand(2, env.spec.num_costs)
+    found: list[Charge] = []
+    for near, far in env.true_cost(probe.to(env.device)).T.tolist():
+        if (near, far) == (0.25, 0.5):
+            found.append("depth")
+        elif (near, far) == (1.0, 1.0):
+            found.append("contact")
+        else:
+            return None
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.rpartition("/")[2]
