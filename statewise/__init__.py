@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from statewise.deploy.certify import certify as certify
     from statewise.deploy.domain import Domain as Domain
     from statewise.deploy.replay import replay as replay
+    from statewise.envs.constraints import Constraint as Constraint
+    from statewise.envs.constraints import constraint as constraint
     from statewise.envs.env import Env as Env
     from statewise.envs.from_gym import GymEnv as GymEnv
     from statewise.envs.make import make_env as make_env
@@ -29,7 +31,11 @@ if TYPE_CHECKING:
     from statewise.envs.suites import PAPER_SUITES as PAPER_SUITES
     from statewise.envs.suites import Suite as Suite
     from statewise.envs.suites import parse_suite as parse_suite
+    from statewise.envs.tasks import Task as Task
+    from statewise.envs.tasks import task as task
+    from statewise.envs.terms import Things as Things
     from statewise.envs.vec_env import VecEnv as VecEnv
+    from statewise.envs.world import World as World
     from statewise.runs.reader import read_runs as read_runs
     from statewise.training.api import evaluate as evaluate
     from statewise.training.api import resume as resume
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
+    "envs.constraints": ("Constraint", "constraint"),
     "deploy.certify": ("certify",),
     "deploy.domain": ("Domain",),
     "deploy.replay": ("replay",),
@@ -50,7 +57,10 @@ _HOMES = {
     "envs.make": ("make_env",),
     "envs.robots": ("Robot", "get_robot", "register_robot", "robot_names"),
     "envs.suites": ("PAPER_SUITES", "Suite", "parse_suite"),
+    "envs.tasks": ("Task", "task"),
+    "envs.terms": ("Things",),
     "envs.vec_env": ("VecEnv",),
+    "envs.world": ("World",),
     "runs.reader": ("read_runs",),
     "training.api": ("evaluate", "resume", "train"),
     "training.policy": ("Policy", "load_policy"),

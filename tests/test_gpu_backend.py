@@ -21,10 +21,11 @@ import statewise
 from statewise import VecEnv
 from statewise.algos import get_algorithm
 from statewise.envs import layouts
+from statewise.envs.building import suite_scene
 from statewise.envs.suites import parse_suite
 from statewise.sim.backend import GpuError, Simulator, make_simulator
 from statewise.sim.gpu import WarpSim, buffer_sizes
-from statewise.sim.scene import Scene, build_scene
+from statewise.sim.scene import Scene
 from statewise.training.config import TrainSettings
 from statewise.training.loop import Training
 
@@ -68,7 +69,7 @@ PARITY = (
 @functools.cache
 def scene_of(suite: str, elliptic: bool = False) -> Scene:
     parsed = parse_suite(suite)
-    scene = build_scene(parsed.robot.mjcf, num_pillars=parsed.count("pillar"))
+    scene = suite_scene(parsed, None)
     if elliptic:
         scene.model.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC.value
     return scene
@@ -81,9 +82,9 @@ def device_sim(suite: str, elliptic: bool = False) -> Simulator:
 
 def start(scene: Scene) -> tuple[Tensor, Tensor, Tensor]:
     """Worlds with another heading each, their pillars close around the robot."""
-    around = torch.arange(max(scene.num_pillars, 1)) * (2 * torch.pi / max(scene.num_pillars, 1))
+    around = torch.arange(max(len(scene.bodies), 1)) * (2 * torch.pi / max(len(scene.bodies), 1))
     ring = torch.stack([0.33 * around.cos(), 0.33 * around.sin(), torch.full_like(around, 0.5)], 1)
-    pillars = ring[: scene.num_pillars].expand(WORLDS, scene.num_pillars, 3)
+    pillars = ring[: len(scene.bodies)].expand(WORLDS, len(scene.bodies), 3)
     return scene.start_state(torch.zeros(WORLDS, 2), torch.arange(WORLDS) * 0.7, pillars)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from statewise import settings
 from statewise.cli_tables import console, evaluation_table
@@ -41,8 +42,17 @@ class Evaluate(PluginOptions):
     """Keep this many of the worst episodes of each constraint for `statewise replay`, in worst.npz in
     the run folder. If nothing can be written there, they go beside the file that --json names."""
 
+    monitor: bool = False
+    """Also show what a monitor does: violations without and with it, false alarms, lead time."""
+    false_alarms: float = number(0.01, above=0.0, most=0.5)
+    """Share of the safe episodes that this monitor may stop."""
+
     def __post_init__(self) -> None:
         settings.check(self)
+        if self.monitor and (self.sampled or self.suite is not None):
+            raise ValueError(
+                "--monitor watches mean actions in the suite of the run: leave out --sampled and --suite"
+            )
 
     def run(self) -> None:
         if self.json is not None:  # now, and not after all the episodes
@@ -55,12 +65,26 @@ class Evaluate(PluginOptions):
             self.best_safe, self.imports, self.trust, self.worst if kept else 0, kept,
         )  # fmt: skip
         console().print(evaluation_table(found))
+        numbers = found.as_dict() | self._try_monitor()
         if self.json is not None:
-            write_atomically(self.json, (json.dumps(found.as_dict(), indent=2) + "\n").encode())
+            write_atomically(self.json, (json.dumps(numbers, indent=2) + "\n").encode())
             print(f"numbers: {self.json}")
         if self.worst and found.constraints:
             where = kept or f"not kept, as nothing can be written to {worst_file(self.path).parent}"
             print(f"worst episodes: {where}")
+
+    def _try_monitor(self) -> dict[str, Any]:
+        """Run and print the trial of a monitor, if one was asked for."""
+        if not self.monitor:
+            return {}
+        from statewise.deploy.monitor_trial import monitor_trial, trial_table
+
+        trial = monitor_trial(
+            self.path, self.episodes, self.seed, self.false_alarms, self.best_safe, self.imports,
+            self.trust,
+        )  # fmt: skip
+        console().print(trial_table(trial))
+        return {"monitor": asdict(trial)}
 
     def _worst_out(self) -> Path | None:
         """Where the worst episodes go; None if they cannot be written."""

@@ -2,7 +2,7 @@
 
 Objects are drawn one after another, uniformly in the square arena less their own keepout, and kept
 if they are at least the sum of two keepouts away from all that is placed. A layout in which an
-object finds no place is thrown away whole. As in Safety Gym the goal is placed twice: the other
+object finds no place is thrown away whole. As in Safety Gym a goal is placed twice: the other
 objects keep clear of its first place, then it is drawn anew against all of them.
 """
 
@@ -30,7 +30,7 @@ class Arena:
     """What has to be placed. Lengths in metres."""
 
     keepouts: tuple[float, ...]
-    """Keepout radius of each object: the goal first."""
+    """Keepout radius of each object."""
     robot_keepout: float = 0.4
     extent: float = 2.0
     """Half the side of the square that holds every keepout disc."""
@@ -38,11 +38,13 @@ class Arena:
     """The robot stands at the origin (its heading is still drawn)."""
     reach: float | None = None
     """Objects other than the goal lie within this distance of the origin."""
+    goal: bool = True
+    """The first object is a goal: it is placed twice."""
 
 
 @dataclass(frozen=True)
 class Layouts:
-    """n layouts of k objects, the goal first."""
+    """n layouts of k objects."""
 
     robot: Tensor
     """[n, 2]"""
@@ -66,8 +68,8 @@ def sample_layouts(generator: Generator, count: int, arena: Arena) -> Layouts:
         total, tried, rounds = total + len(found[-1].yaw), tried + rows, rounds + 1
         if total == 0 and rounds == 20:
             raise LayoutError(
-                f"no room: {len(arena.keepouts) - 1} objects with keepouts up to "
-                f"{max(arena.keepouts)} m do not fit the {2 * arena.extent:g} m arena"
+                f"no room: {len(arena.keepouts) - arena.goal} objects with keepouts up to "
+                f"{max(arena.keepouts, default=0.0)} m do not fit the {2 * arena.extent:g} m arena"
             )
     return Layouts(
         torch.cat([f.robot for f in found])[:count],
@@ -87,10 +89,10 @@ def fits(arena: Arena) -> bool:
 
 
 def largest_count(arena: Arena) -> int:
-    """How many objects like the arena's last one can be placed beside the goal and the robot."""
-    goal, keepout = arena.keepouts[0], arena.keepouts[-1]
+    """How many objects like the arena's last one can be placed beside the others and the robot."""
+    *others, keepout = arena.keepouts
     count = 0
-    while fits(replace(arena, keepouts=(goal, *[keepout] * (count + 1)))):
+    while fits(replace(arena, keepouts=(*others, *[keepout] * (count + 1)))):
         count += 1
     return count
 
@@ -141,24 +143,26 @@ def _first_fit(
 
 def _attempt(generator: Generator, rows: int, arena: Arena) -> Layouts:
     """Try `rows` layouts and return those in which everything found a place."""
-    goal_keepout, *other_keepouts = arena.keepouts
     half = arena.extent - arena.robot_keepout
     robot = (torch.rand(rows, 1, 2, generator=generator, dtype=torch.float32) * 2 - 1) * half
     if arena.pinned:
         robot.zero_()
 
     placed, keepouts = robot, [arena.robot_keepout]
-    for keepout in [goal_keepout, *other_keepouts]:
-        reach = arena.reach if len(keepouts) > 1 else None
+    for keepout in arena.keepouts:
+        reach = None if arena.goal and len(keepouts) == 1 else arena.reach
         placed = _add(generator, placed, keepouts, keepout, arena.extent, reach)
         keepouts.append(keepout)
-    # The first goal is dropped and the goal drawn again.
-    placed, keepouts = torch.cat([placed[:, :1], placed[:, 2:]], 1), [keepouts[0], *keepouts[2:]]
-    placed = _add(generator, placed, keepouts, goal_keepout, arena.extent, None)
+    if arena.goal:  # the first one is dropped and the goal drawn again
+        others, keepouts = (
+            torch.cat([placed[:, :1], placed[:, 2:]], 1),
+            [keepouts[0], *keepouts[2:]],
+        )
+        placed = _add(generator, others, keepouts, arena.keepouts[0], arena.extent, None)
+        placed = torch.cat([placed[:, :1], placed[:, -1:], placed[:, 1:-1]], dim=1)
 
     yaw = torch.rand(len(placed), generator=generator, dtype=torch.float32) * (2 * torch.pi)
-    objects = torch.cat([placed[:, -1:], placed[:, 1:-1]], dim=1)
-    return Layouts(placed[:, 0], yaw, objects)
+    return Layouts(placed[:, 0], yaw, placed[:, 1:])
 
 
 def _add(

@@ -133,7 +133,7 @@ def write_down(
         "policy": {
             "algorithm": policy.settings.algo,
             "training_seed": policy.settings.seed,
-            "chosen_by": "its measured safety in training" if plan.best_safe else "being the last",
+            "chosen_by": "its measured safety in training" if plan.best_safe else "no measurement",
         } | policy_facts(policy),
         "suite": env.spec.name,
         "model_sha256": model_sha256(env),

@@ -16,6 +16,7 @@ from statewise.deploy.plan import Plan
 from statewise.deploy.worlds import worlds_for
 from statewise.envs.env import Env
 from statewise.training.policy import Policy, load_policy
+from statewise.training.worst import WorstEpisodes
 
 Report = Callable[[Sequence[Claim]], None]
 """Called with the claims after every few episodes."""
@@ -58,12 +59,16 @@ def certify(
 
 
 def certify_policy(
-    policy: Policy, env: Env, plan: Plan, report: Report | None = None
+    policy: Policy,
+    env: Env,
+    plan: Plan,
+    report: Report | None = None,
+    worst: WorstEpisodes | None = None,
 ) -> Certificate:
-    """Run the episodes of a plan and judge its claims."""
+    """Run the episodes of a plan and judge its claims. worst: keeps the worst episodes."""
     claims = make_claims(env.spec.cost_names, plan.max_violation, plan.confidence)
     parts, decided = [], False
-    for part in episodes_of(policy, env, plan):
+    for part in episodes_of(policy, env, plan, worst):
         broken = part.violations(plan.threshold)
         before = claims[0].episodes
         if plan.sequential:
@@ -79,10 +84,12 @@ def certify_policy(
     return write_down(verdict, claims, plan, join(parts), policy, env)
 
 
-def episodes_of(policy: Policy, env: Env, plan: Plan) -> Iterator[Outcomes]:
+def episodes_of(
+    policy: Policy, env: Env, plan: Plan, worst: WorstEpisodes | None = None
+) -> Iterator[Outcomes]:
     """The outcomes of a plan's episodes in order, no more than it asks for."""
     left = plan.most
-    for part in run_in_order(policy.algo, env, FRESH + plan.seed, plan.sampled, plan.domain):
+    for part in run_in_order(policy.algo, env, FRESH + plan.seed, plan.sampled, plan.domain, worst):
         yield part.first(left)
         left -= len(part)
         if left <= 0:

@@ -26,6 +26,8 @@ from statewise.plugins import PluginOptions
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
 from statewise.training.policy import load_policy
+from statewise.training.recording import WORST_FILE, save_recordings
+from statewise.training.worst import WorstEpisodes
 
 _COLOURS = {"proved": "green", "refuted": "red", "undecided": "yellow"}
 _LOOKS_PER_SECOND = 4.0
@@ -68,6 +70,8 @@ class Certify(PluginOptions):
     """Episodes for each value of the sweep."""
     rare: bool = False
     """Also estimate very small violation rates by splitting (needs --sampled, noise or push)."""
+    worst: int = number(5, least=0, most=100)
+    """Keep this many of the worst episodes of each constraint for `statewise replay`, in worst.npz."""
     out: Path | None = None
     """Folder of the certificate, if not the run folder."""
 
@@ -88,7 +92,9 @@ class Certify(PluginOptions):
         console = Console(stderr=True)
         with console.status("certifying") as status:
             with worlds_for(policy, plan.most) as env:
-                found = certify_policy(policy, env, plan, _Progress(status, plan.sequential))
+                keeper = WorstEpisodes(env, policy.algo, self.worst) if self.worst else None
+                progress = _Progress(status, plan.sequential)
+                found = certify_policy(policy, env, plan, progress, keeper)
             if self.stress:
                 found = found.extended(
                     stress=stress_test(
@@ -102,6 +108,10 @@ class Certify(PluginOptions):
         show(found)
         data, page = found.save(out)
         print(f"certificate: {data} and {page}")
+        if keeper is not None:
+            kept, facts = out / WORST_FILE, keeper.facts(found.episodes, self.seed, self.sampled)
+            save_recordings(kept, keeper.recordings(), facts)
+            print(f"worst episodes: {kept}")
 
 
 class _Progress:

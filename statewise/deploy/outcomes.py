@@ -8,7 +8,7 @@ its outcome is handed out only after those of all smaller numbers.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,16 +18,13 @@ from statewise.algos import Algorithm
 from statewise.deploy.domain import Disturbance, Domain, enter
 from statewise.envs.env import Env
 from statewise.sim.cpu import one_torch_thread
-from statewise.types import Step
+from statewise.training.worst import WorstEpisodes
 
 FRESH = 1 << 41
 """Certificates draw their episodes from seeds above this one. Training and evaluation never do."""
 STRESS = 1 << 42
 """The same for stress tests, and one above it for rare events."""
 RARE = 1 << 43
-
-Watch = Callable[[Step, np.ndarray], None]
-"""Called after every step with the numbers `[B]` of the episodes that took it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +67,14 @@ def run_in_order(
     seed: int,
     sampled: bool,
     domain: Domain,
-    watch: Watch | None = None,
+    worst: WorstEpisodes | None = None,
 ) -> Iterator[Outcomes]:
     """Run fresh episodes without end and yield their outcomes in order, a few at a time.
 
     seed: of the layouts, of everything that varies, and of sampled actions.
+    worst: keeps the worst episodes.
     """
-    enter(env, domain, seed)
+    enter(env, domain, seed + 3)
     disturbance = Disturbance(domain, algo, env, seed + 1)
     generator = torch.Generator(env.device).manual_seed(seed + 2) if sampled else None
     b = env.num_envs
@@ -85,12 +83,14 @@ def run_in_order(
     length, success = np.zeros(b, dtype=int), np.zeros(b, dtype=bool)
     step = env.reset(seed=seed)
     disturbance.begin(torch.ones(b, dtype=torch.bool, device=env.device))
+    if worst is not None:
+        worst.begin(step)
     while True:
         with one_torch_thread():
             action = algo.act(disturbance.see(step), generator).executed
             step = env.step(disturbance.act(action))
-        if watch is not None:
-            watch(step, number)
+        if worst is not None:
+            worst.add(step)
         length += 1
         success |= step.success.cpu().numpy()
         ended = step.ended.cpu().numpy().nonzero()[0]

@@ -20,7 +20,7 @@ from statewise.envs.env import Env
 from statewise.sim.cpu import one_torch_thread
 from statewise.types import Step
 
-PARTICLES = 512
+PARTICLES = 256
 REPEATS = 4
 _MOST_ROUNDS = 200
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -30,14 +30,20 @@ class FaultCount:
         self._counts = torch.tensor([total, 0], device=self._sim.device)
         """Only on a device: faults, and those by a refused action since the last warning."""
 
-    def add(self, fault: Tensor, refused: Tensor | None) -> None:
-        """Count one step's faults `[B]`; on a device `refused [B]` are those by a bad action."""
+    def add(
+        self, fault: Tensor, refused: Tensor | None, blame: Callable[[int], str | None]
+    ) -> None:
+        """Count one step's faults `[B]`; on a device `refused [B]` are those by a bad action.
+
+        blame: why a world failed if physics did not, or None.
+        """
         if refused is not None:
             self._counts += torch.stack([fault, refused]).sum(dim=1)
         elif bool(fault.any()):
             worlds, reasons = fault.nonzero()[:, 0].tolist(), self._sim.messages
             self._total += len(worlds)
-            self._warn(len(worlds), {w: reasons.get(w, "non-finite sensors") for w in worlds})
+            found = {w: reasons.get(w) or blame(w) or "non-finite sensors" for w in worlds}
+            self._warn(len(worlds), found)
 
     @property
     def total(self) -> int:

@@ -18,16 +18,15 @@ from statewise.core.placement import LayoutError, place_one, sample_layouts
 from statewise.envs.env import check_worlds
 from statewise.envs.seeds import part_of
 from statewise.envs.suites import Suite
+from statewise.envs.terms import Things
 
-PILLAR_HALF_HEIGHT = 0.5
-_HAZARD_Z = 0.02
 _MOST, _FIRST_STOCK, _STOCK = 1024, 64, 256
 _WORKERS = 4
 
-_Starts = tuple[Tensor, Tensor, Tensor]
-"""Robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`."""
+Starts = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`, random numbers `[n, d]`."""
 
-Accept = Callable[[Tensor, Tensor, Tensor], Tensor]
+Accept = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Which of such layouts may start an episode: `[n]`."""
 
 
@@ -42,7 +41,10 @@ class LayoutStock:
     def __init__(self, suite: Suite, num_envs: int, device: torch.device, accept: Accept) -> None:
         self.suite = suite
         self.num_envs = num_envs
-        self.num_objects = 1 + suite.count("hazard") + suite.count("pillar")
+        self._things = suite.things
+        self.num_objects = sum(things.count for things in self._things)
+        self.num_draws = sum(term.draws for term in suite.terms)
+        """Random numbers of each layout"""
         self.device = device
         self._accept = accept
         self._goals = Generator()
@@ -56,21 +58,32 @@ class LayoutStock:
         self.next = 0
         """Number of the next chunk"""
         self._goals.manual_seed(seed)
-        self._left = torch.zeros(0, 3 + 3 * self.num_objects, dtype=torch.float32)
+        self._left = torch.zeros(0, self.width, dtype=torch.float32)
         """Layouts that were drawn and not taken yet, as `chunk` gives them."""
 
-    def take(self, ids: Tensor) -> _Starts:
+    @property
+    def width(self) -> int:
+        """Numbers of a layout."""
+        return 3 + 3 * self.num_objects + self.num_draws
+
+    def take(self, ids: Tensor) -> Starts:
         """The next layouts, one for each of the worlds `ids [k]`."""
         while len(self._left) < len(ids):
             self._left = torch.cat([self._left, self.chunk(self.next)])
             self.next += 1
         taken, self._left = self._left[: len(ids)], self._left[len(ids) :]
-        return unpack(taken.to(self.device))
+        return self.unpack(taken.to(self.device))
+
+    def unpack(self, rows: Tensor) -> Starts:
+        """Layouts from rows that hold robot, yaw, objects and random numbers side by side."""
+        end = 3 + 3 * self.num_objects
+        objects = rows[:, 3:end].reshape(len(rows), self.num_objects, 3)
+        return rows[:, :2], rows[:, 2], objects, rows[:, end:]
 
     def chunk(self, number: int) -> Tensor:
         """The chunk of that number, some tens to a thousand layouts. Any thread may ask for it.
 
-        One row for each: robot, yaw and objects side by side (see `unpack`).
+        One row for each (see `unpack`).
         """
         generator = Generator()
         mixed = part_of(self._seed, number).generate_state(1, np.uint64)
@@ -78,13 +91,14 @@ class LayoutStock:
         count = self._size(number)
         drawn = sample_layouts(generator, count, self.suite.arena)
         objects = torch.cat([drawn.objects, self._heights(generator, count)], dim=2)
-        good = self._accept(drawn.robot, drawn.yaw, objects)
+        numbers = torch.rand(count, self.num_draws, generator=generator, dtype=torch.float32)
+        good = self._accept(drawn.robot, drawn.yaw, objects, numbers)
         if not good.any():
             raise LayoutError(
                 f"{self.suite.name}: in none of {count} layouts does the robot start free of cost "
                 f"and short of the goal; give it a larger keepout or fewer objects"
             )
-        parts = (drawn.robot, drawn.yaw.unsqueeze(1), objects.flatten(1))
+        parts = (drawn.robot, drawn.yaw.unsqueeze(1), objects.flatten(1), numbers)
         return torch.cat(parts, dim=1)[good]
 
     def _size(self, number: int) -> int:
@@ -107,7 +121,7 @@ class LayoutStock:
         clearance = torch.tensor(keepouts, dtype=torch.float32) + arena.keepouts[0]
         half = arena.extent - arena.keepouts[0]
         xy, found = place_one(self._goals, placed, clearance, half)
-        goal = torch.cat([xy, self._goal_height(self._goals, len(xy))], dim=1)
+        goal = torch.cat([xy, self._height(self._goals, len(xy), self._things[0])], dim=1)
         if arena.reach is not None:
             found &= torch.linalg.vector_norm(goal, dim=-1) <= arena.reach
         return goal.to(self.device), found.to(self.device)
@@ -126,26 +140,17 @@ class LayoutStock:
 
     def _heights(self, generator: Generator, count: int) -> Tensor:
         """Height of each object's centre: `[n, K, 1]`."""
-        goal = self._goal_height(generator, count)
-        hazards = self._height(generator, count, self.suite.count("hazard"), _HAZARD_Z)
-        pillars = goal.new_full((count, self.suite.count("pillar")), PILLAR_HALF_HEIGHT)
-        return torch.cat([goal, hazards, pillars], dim=1).unsqueeze(-1)
+        heights = [self._height(generator, count, things) for things in self._things]
+        heights = heights or [torch.zeros(count, 0, dtype=torch.float32)]
+        return torch.cat(heights, dim=1).unsqueeze(-1)
 
-    def _goal_height(self, generator: Generator, count: int) -> Tensor:
-        return self._height(generator, count, 1, self.suite.robot.goal_radius / 2 + 0.01)
-
-    def _height(self, generator: Generator, count: int, objects: int, ground: float) -> Tensor:
-        """[n, objects] drawn in the air for robots that move there, `ground` for the others"""
-        if not self.suite.robot.spatial:
-            return torch.full((count, objects), ground, dtype=torch.float32)
-        low, high = self.suite.robot.goal_height
-        drawn = torch.rand(count, objects, generator=generator, dtype=torch.float32)
-        return low + (high - low) * drawn
-
-
-def unpack(rows: Tensor) -> _Starts:
-    """Layouts from rows `[n, 3 + 3 K]` that hold robot, yaw and objects side by side."""
-    return rows[:, :2], rows[:, 2], rows[:, 3:].unflatten(1, (-1, 3))
+    def _height(self, generator: Generator, count: int, things: Things) -> Tensor:
+        """[n, N] heights of the things of one kind, drawn if they have a range"""
+        if isinstance(things.height, tuple):
+            low, high = things.height
+            drawn = torch.rand(count, things.count, generator=generator, dtype=torch.float32)
+            return low + (high - low) * drawn
+        return torch.full((count, things.count), things.height, dtype=torch.float32)
 
 
 class DeviceStock:
@@ -166,8 +171,7 @@ class DeviceStock:
         self._worlds = source.num_envs
         self._device = device
         self._size = 4 * self._worlds + _MOST
-        width = 3 + 3 * source.num_objects
-        self._ring = torch.zeros(self._size, width, dtype=torch.float32, device=device)
+        self._ring = torch.zeros(self._size, source.width, dtype=torch.float32, device=device)
         self._workers = min(_WORKERS, threads or len(os.sched_getaffinity(0)))
         # Each of them uses one torch thread, and so does, in torch, every thread that starts later.
         self._pool = ThreadPoolExecutor(
@@ -183,7 +187,7 @@ class DeviceStock:
         self._source.seed(seed)
         self._forget()
 
-    def take(self, mask: Tensor) -> _Starts:
+    def take(self, mask: Tensor) -> Starts:
         """The next layouts, one for each world of `mask [B]`, in the order of worlds.
 
         Returns layouts for every world. Those outside of the mask must not be used: they will be
@@ -195,7 +199,7 @@ class DeviceStock:
         rows = self._ring[(self._used + rank - 1) % self._size]
         self._used = self._used + rank[-1]
         self._counts.append(_Count(self._used))
-        return unpack(rows)
+        return self._source.unpack(rows)
 
     def state(self) -> dict[str, Any]:
         """The layouts that are left, and how the next will be drawn."""

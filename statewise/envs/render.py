@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from statewise.core import lidar
 from statewise.envs.env import Closeable, Env
-from statewise.envs.goal import UNUSED_LIDARS
+from statewise.envs.observation import UNUSED_LIDARS
 from statewise.envs.suites import Suite
+from statewise.envs.terms import RGB
 from statewise.envs.vec_env import VecEnv
+from statewise.envs.world import World
 from statewise.sim.draw import Canvas, DrawError, Mark, View, Window, body_box
 from statewise.sim.scene import ROBOT
 from statewise.types import Step
@@ -27,16 +28,13 @@ Camera = Literal["arena", "chase", "top"]
 CAMERAS: tuple[str, ...] = ("arena", "chase", "top")
 VIDEO_FORMATS = (".mp4", ".gif")
 
-RGB = tuple[float, float, float]
-_GOAL: RGB = (0.10, 0.72, 0.25)
-_HAZARD: RGB = (0.12, 0.32, 0.95)
-_PILLAR: RGB = (0.52, 0.30, 0.90)
 RED = (214, 40, 40)
 _INK = (34, 38, 46)
 _GREY = (120, 126, 138)
 _GREEN = (18, 130, 58)
 
-_COLOURS = {"goal_lidar": _GOAL, "hazard_lidar": _HAZARD, "pillar_lidar": _PILLAR}
+_PLAIN: RGB = (0.35, 0.38, 0.42)
+"""Colour of lidars that have none of their own."""
 _DOT = 0.028
 _FAINT = 0.04
 """3D lidar bins below this reading are not drawn."""
@@ -60,7 +58,8 @@ class Episode:
     cost_max: tuple[float, ...]
     """Its largest cost, for each constraint."""
     ending: str
-    """Such as "goal reached" or "time limit"."""
+    """What ended it: the task's word for success, "time limit", "simulator fault" and so on."""
+    success: bool
 
 
 class Tally:
@@ -69,7 +68,7 @@ class Tally:
     def __init__(self, env: Env) -> None:
         self._limit = env.spec.max_episode_steps
         ours = isinstance(env, VecEnv)
-        self._done = "goal reached" if ours else "ended"
+        self._done = env.suite.task.success if isinstance(env, VecEnv) else "ended"
         self._cut = "no room for a goal" if ours else "truncated"
         self.steps = torch.zeros(env.num_envs, dtype=torch.long)
         self.ret = torch.zeros(env.num_envs)
@@ -92,13 +91,17 @@ class Tally:
 
     def _finish(self, world: int, step: Step) -> Episode:
         steps = int(self.steps[world])
-        ending = self._done
+        success = bool(step.success[world])
         if step.sim_fault[world]:
             ending = "simulator fault"
+        elif success:
+            ending = self._done
         elif step.truncated[world]:
             ending = "time limit" if steps >= self._limit else self._cut
+        else:
+            ending = "task over"
         episode = Episode(world, steps, float(self.ret[world]), tuple(self.cost[world].tolist()),
-                          tuple(self.cost_max[world].tolist()), ending)  # fmt: skip
+                          tuple(self.cost_max[world].tolist()), ending, success)  # fmt: skip
         self.latest[world] = episode
         return episode
 
@@ -143,7 +146,7 @@ class Renderer(_Shown):
     def frame(self, world: int = 0, overlay: bool = True) -> np.ndarray:
         """A picture of one world as it is now: uint8 `[height, width, 3]`."""
         now = self._stage.look(world)
-        marks = _objects(self.env, now) + (_lidars(self.env, now) if self.lidar else [])
+        marks = self.env.rules.marks(now.seen) + (_lidars(self.env, now) if self.lidar else [])
         view = self.camera if isinstance(self.camera, View) else self._stage.view(self.camera, now)
         pixels = self._canvas.draw(now.data, view, marks)
         return _write_readout(pixels, self.env, now, self.tally) if overlay else pixels
@@ -169,7 +172,7 @@ class Viewer(_Shown):
     def sync(self) -> None:
         """Show the world as it is now."""
         now = self._stage.look(self.world)
-        marks = _objects(self.env, now) + _lidars(self.env, now)
+        marks = self.env.rules.marks(now.seen) + _lidars(self.env, now)
         self._window.sync(now.data, marks, _readout_text(self.env, now, self.tally))
 
     def close(self) -> None:
@@ -225,15 +228,14 @@ class _Now:
 
     data: Any
     world: int
-    sensors: Tensor
-    """[1, ns]"""
-    objects: Tensor
-    """[1, K, 3] goal, hazards, pillars"""
+    seen: World
+    """The one world, as tasks and constraints see it"""
     point: np.ndarray
     """[3] of the robot: what has to reach the goal"""
     axes: np.ndarray
     """[3, 3] the point's frame: the columns are its axes"""
     cost: tuple[float, ...]
+    clearance: tuple[float, ...]
 
 
 class _Stage:
@@ -251,13 +253,14 @@ class _Stage:
         data = env.sim.data(world)
         sensors = torch.tensor(data.sensordata, dtype=torch.float32)
         rows = sensors.unsqueeze(0).to(env.device)
-        objects = torch.cat([env.goal.unsqueeze(1), env.hazards, env.pillars], 1)[world, None]
-        clearance = env.task.measure(rows, objects)[1]
+        seen = env.look(world, rows)
+        clearance = env.rules.clearance(seen)
         cost = tuple(env.true_cost(clearance)[0].tolist())
         named, point = env.sim.scene.sensors, env.suite.robot.point
         values = sensors.numpy().astype(np.float64)
         axes = np.stack([values[named[f"{point}_{axis}"]] for axis in "xyz"], axis=1)
-        return _Now(data, world, rows, objects, values[named[f"{point}_pos"]], axes, cost)
+        return _Now(data, world, seen, values[named[f"{point}_pos"]], axes, cost,
+                    tuple(clearance[0].tolist()))  # fmt: skip
 
     def view(self, camera: str, now: _Now) -> View:
         """Where the camera stands, given what there is to see."""
@@ -287,43 +290,34 @@ class _Stage:
         return self._heading
 
 
-def _objects(env: VecEnv, now: _Now) -> list[Mark]:
-    """Goal and hazards. Pillars are part of physics, and so of the picture already."""
-    goal, *hazards = (_xyz(p) for p in now.objects[0, : 1 + env.task.num_hazards])
-    kinds = [("goal", goal), *(("hazard", at) for at in hazards)]
-    return [mark for kind, at in kinds if (mark := object_mark(env.suite, kind, at)) is not None]
-
-
 def object_mark(suite: Suite, kind: str, at: tuple[float, float, float]) -> Mark | None:
-    """How an object of a suite looks; None for one that is part of physics."""
-    far, spatial = suite.robot.goal_radius, suite.robot.spatial
-    if kind == "goal":
-        if spatial:
-            return Mark("sphere", at, (far, 0.0), (*_GOAL, 0.35), 0.2)
-        return Mark("cylinder", at, (far, far / 2), (*_GOAL, 0.40), 0.2)
-    if kind == "hazard":
-        radius = next(c.radius for c in suite.constraints if c.name == "hazard")
-        if spatial:
-            return Mark("sphere", at, (radius, 0.0), (*_HAZARD, 0.28), 0.1)
-        return Mark("cylinder", at, (radius, 0.01), (*_HAZARD, 0.50), 0.2)
+    """How an object of a suite looks by itself; None for one that is part of physics."""
+    for term in suite.terms:
+        if any(things.kind == kind and things.body is None for things in term.things()):
+            rgb, radius = term.colours.get(f"{kind}_lidar", _PLAIN), getattr(term, "radius", 0.3)
+            if suite.robot.spatial:
+                return Mark("sphere", at, (radius, 0.0), (*rgb, 0.3), 0.1)
+            return Mark("cylinder", at, (radius, radius / 2 if kind == "goal" else 0.01),
+                        (*rgb, 0.45), 0.2)  # fmt: skip
     return None
 
 
 def _lidars(env: VecEnv, now: _Now) -> list[Mark]:
     """Every lidar as dots around the robot, the larger and brighter the stronger it reads."""
-    obs = env.task.observe(now.sensors, now.objects)[0].cpu()
+    obs = env.rules.observe(now.seen)[0].cpu()
     blocks = env.spec.blocks
     names = [n for n in blocks if n.endswith("_lidar") and n not in UNUSED_LIDARS]
     low, high = body_box(env.sim.model, now.data, ROBOT)
     radius = 0.20 if high[2] - low[2] < 0.6 else 0.28
     marks: list[Mark] = []
+    colours = {k: rgb for term in env.suite.terms for k, rgb in term.colours.items()}
     for ring, name in enumerate(names):
         readings = obs[blocks[name]].tolist()
         reach = radius + 0.07 * ring
         if len(readings) == lidar.PLANAR_BINS:
-            marks += _ring(now, readings, float(high[2]) + 0.12, reach, _COLOURS[name])
+            marks += _ring(now, readings, float(high[2]) + 0.12, reach, colours.get(name, _PLAIN))
         else:
-            marks += _shell(now, readings, 0.30 + 0.06 * ring, _COLOURS[name])
+            marks += _shell(now, readings, 0.30 + 0.06 * ring, colours.get(name, _PLAIN))
     return marks
 
 
@@ -354,11 +348,6 @@ def _shell(now: _Now, readings: Sequence[float], radius: float, rgb: RGB) -> lis
 def _dot(pos: tuple[float, float, float], reading: float, rgb: RGB) -> Mark:
     size = _DOT * (0.4 + 1.1 * reading)
     return Mark("sphere", pos, (size, 0.0), (*rgb, min(1.0, 0.3 + 1.4 * reading)), 0.4)
-
-
-def _xyz(point: Tensor) -> tuple[float, float, float]:
-    x, y, z = point.tolist()
-    return x, y, z
 
 
 # The readout -----------------------------------------------------------------------------------
@@ -426,12 +415,12 @@ def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | No
     ended = tally.latest.get(now.world) if tally is not None else None
     if ended is not None and now.data.time <= _BANNER:
         text = f"{ended.ending}  ·  return {ended.ret:.2f}, cost {sum(ended.cost):.2f}"
-        colours = {"goal reached": _GREEN, "simulator fault": RED}
+        colour = _GREEN if ended.success else RED if ended.ending == "simulator fault" else _INK
         where, pad = (width / 2, height - px(36)), px(12)
         x0, y0, x1, y1 = draw.textbbox(where, text, bold, anchor="mm")
         box = (x0 - pad, y0 - pad, x1 + pad, y1 + pad)
         draw.rounded_rectangle(box, pad, fill=(255, 255, 255, 220))
-        draw.text(where, text, colours.get(ended.ending, _INK), bold, anchor="mm")
+        draw.text(where, text, colour, bold, anchor="mm")
     if any(cost > 0 for cost in now.cost):
         draw.rectangle((0, 0, width - 1, height - 1), outline=RED, width=max(3, px(9)))
     return np.asarray(image)

@@ -1,19 +1,25 @@
 """Suites by name: `{Robot}-{Constraint}-{Number}`, chained for several constraints.
 
-`Point-Hazard-8-Pillar-4` has two constraints, and so two cost channels.
+`Point-Hazard-8-Pillar-4` has two constraints, and so two cost channels. A task may stand behind the
+robot, as in `Point-Push-Hazard-4`. Without one the task is Goal.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from statewise.envs.robots import Robot, get_robot, robot_names
 from statewise.settings import unknown
 
 if TYPE_CHECKING:
     from statewise.core.placement import Arena
+    from statewise.envs.constraints.base import Constraint
+    from statewise.envs.registry import Entry
+    from statewise.envs.tasks.base import Task
+    from statewise.envs.terms import Term, Things
 
 PAPER_SUITES = (
     *(f"Point-Hazard-{n}" for n in (1, 4, 8)),
@@ -27,99 +33,159 @@ PAPER_SUITES = (
 )
 """The sixteen suites of the paper."""
 
-CONSTRAINTS = ("Hazard", "3DHazard", "Pillar")
-_MAX_EPISODE_STEPS = 1000
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """One kind of object to keep away from: one cost channel."""
-
-    kind: str
-    count: int
-    radius: float
-    keepout: float
-    ceiling: float
-    """The largest cost it can give."""
-
-    @property
-    def contact(self) -> bool:
-        """Whether the cost is 1 in contact and 0 otherwise, instead of a depth."""
-        return self.kind == "Pillar"
-
-    @property
-    def name(self) -> str:
-        """Short name of the cost channel and of the lidar that sees it: hazard, pillar."""
-        return "pillar" if self.kind == "Pillar" else "hazard"
+_PLACED = ("Hazard", "3DHazard", "Pillar")
+"""Constraints that a robot has to offer (`Robot.constraints`)."""
+NO_LIMIT = 100_000
+"""Episodes of a task without a time limit are truncated after this many steps."""
+_MOST = 1000
+"""No arena holds more objects of one kind."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A robot, its constraints and the goal task between them."""
+    """A robot, its task and its constraints."""
 
     name: str
     robot: Robot
+    task: Task
     constraints: tuple[Constraint, ...]
-    max_episode_steps: int = _MAX_EPISODE_STEPS
+    """In the order of the name, which is that of the cost channels."""
+    max_episode_steps: int = 1000
 
-    def count(self, name: str) -> int:
-        return sum(c.count for c in self.constraints if c.name == name)
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The task, and the constraints in the order in which they are placed and observed."""
+        from statewise.envs.constraints import CONSTRAINTS
+
+        order = list(CONSTRAINTS.entries)
+        return (self.task, *sorted(self.constraints, key=lambda c: order.index(c.kind)))
+
+    @property
+    def things(self) -> tuple[Things, ...]:
+        """Everything that an episode places, in order."""
+        return tuple(things for term in self.terms for things in term.things())
+
+    @property
+    def has_goal(self) -> bool:
+        """Whether the first thing to place is a goal."""
+        return any(things.kind == "goal" for things in self.things[:1])
 
     @property
     def arena(self) -> Arena:
-        """What has to be placed: the goal, then hazards, then pillars."""
+        """Where the things are placed."""
         from statewise.core.placement import Arena
 
-        keepouts = [self.robot.goal_keepout]
-        for kind in ("hazard", "pillar"):
-            for c in self.constraints:
-                keepouts += [c.keepout] * (c.count if c.name == kind else 0)
+        keepouts = [things.keepout for things in self.things for _ in range(things.count)]
         robot = self.robot
-        return Arena(tuple(keepouts), robot.keepout, robot.extent, robot.pinned, robot.reach)
+        return Arena(
+            tuple(keepouts),
+            robot.keepout,
+            robot.extent,
+            robot.pinned,
+            robot.reach,
+            goal=self.has_goal,
+        )
 
 
 def parse_suite(name: str) -> Suite:
-    """The suite of that name; an unknown or impossible one raises ValueError saying what fits."""
+    """The suite of that name. An unknown or impossible one raises ValueError saying what fits."""
     from statewise.core.placement import fits
+    from statewise.envs.constraints import CONSTRAINTS
+    from statewise.envs.tasks import TASKS
+    from statewise.envs.tasks.base import check_ends
 
-    match = re.fullmatch(r"(\w+)((?:-\w+-[-+]?\w+)+)", name)
-    pairs = re.findall(r"-(\w+)-([-+]?\w+)", match[2]) if match else []
-    if match is None or match[1] not in robot_names() or {k for k, _ in pairs} - {*CONSTRAINTS}:
-        raise ValueError(
-            f"{unknown('suite', name, PAPER_SUITES)} A suite is {{Robot}}-{{Constraint}}-{{Number}}, "
-            f"as in Point-Hazard-8 or Point-Hazard-8-Pillar-4 (robots: {', '.join(robot_names())}; "
-            f"constraints: {', '.join(CONSTRAINTS)})"
-        )
-    robot = get_robot(match[1])
-    suite = Suite(name, robot, tuple(_constraint(name, robot, *pair) for pair in pairs))
-    if len({c.name for c in suite.constraints}) < len(pairs):
-        raise ValueError(f"suite {name!r} names a constraint twice: join them into one count")
+    if not isinstance(name, str):
+        raise TypeError(f"the suite is {name!r}: give a name such as 'Point-Hazard-8'")
+    tokens = re.findall(r"-(-?[^-]*)", f"-{name}")
+    if len(tokens) < 2 or tokens[0] not in robot_names():
+        raise ValueError(_advice(name))
+    robot = get_robot(tokens.pop(0))
+    kind = tokens.pop(0) if tokens[0] in TASKS.entries else "Goal"
+    named = kind != "Goal" or name.split("-")[1] == kind
+    entry = TASKS.get(kind)
+    task = entry.make(robot, *_numbers(entry, tokens, name))
+    check_ends(task)
+    suite = Suite(name, robot, task, (), type(task).max_steps or NO_LIMIT)
+    constraints = []
+    while tokens:
+        kind = tokens.pop(0)
+        if kind not in CONSTRAINTS.entries:
+            raise ValueError(_advice(name))
+        constraints.append(_constraint(suite, CONSTRAINTS.get(kind), tokens))
+    if not constraints and not named:
+        raise ValueError(_advice(name))
+    if len({c.name for c in constraints}) < len(constraints):
+        raise ValueError(f"suite {name!r} names a constraint twice: join them into one")
+    suite = dataclasses.replace(suite, constraints=tuple(constraints))
+    _check_kinds(suite)
     if not fits(suite.arena):
         raise ValueError(f"the objects of suite {name!r} do not fit the arena together")
     return suite
 
 
-def _constraint(name: str, robot: Robot, kind: str, count: str) -> Constraint:
+def _constraint(suite: Suite, entry: Entry[Constraint], tokens: list[str]) -> Constraint:
+    """One constraint from the next tokens of a name, checked on its own."""
     from statewise.core.placement import fits, largest_count
 
-    if kind not in robot.constraints:
+    kind, robot = entry.kind, suite.robot
+    if kind in _PLACED and kind not in robot.constraints:
         raise ValueError(
             f"{robot.name} has no {kind} suites: it takes {' and '.join(robot.constraints)}"
         )
-    number = int(count) if count.isascii() and count.isdigit() else 0
-    constraint = _numbers(robot, kind, max(number, 1))
-    alone = Suite(name, robot, (constraint,)).arena
-    if number == 0 or not fits(alone):
-        raise ValueError(
-            f"suite {name!r} asks for {count} {kind}s: give a whole number from 1 to "
-            f"{largest_count(alone)}, which is what fits the arena"
-        )
-    return constraint
+    count = next((i for i, p in enumerate(entry.parameters) if p.name == "count"), None)
+    given = tokens[count] if count is not None and len(tokens) > count else None
+    numbers: list[float] | None = None
+    if given is None or _is_count(given):
+        numbers = _numbers(entry, tokens, suite.name)
+        constraint = entry.make(robot, *numbers)
+        if fits(dataclasses.replace(suite, constraints=(constraint,)).arena):
+            return constraint
+    if given is None:
+        raise ValueError(f"the objects of {kind} in suite {suite.name!r} do not fit the arena")
+    others = [] if numbers is None else numbers
+    one = entry.make(robot, *(1 if i == count else v for i, v in enumerate(others or [1])))
+    most = largest_count(dataclasses.replace(suite, constraints=(one,)).arena)
+    raise ValueError(
+        f"suite {suite.name!r} asks for {given} {kind}s: give a whole number from 1 to {most}, which "
+        f"is what fits the arena"
+    )
 
 
-def _numbers(robot: Robot, kind: str, count: int) -> Constraint:
-    if kind == "Pillar":
-        return Constraint(kind, count, 0.4 if count == 1 else 0.2, keepout=0.3, ceiling=1.0)
-    radius = robot.lone_hazard_radius if count == 1 else robot.hazard_radius
-    depth = max((r for _, _, r in robot.capsules), default=0.0)
-    return Constraint(kind, count, radius, robot.hazard_keepout, ceiling=radius + depth)
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= _MOST
+
+
+def _numbers(entry: Entry[Any], tokens: list[str], name: str) -> list[float]:
+    """The parameters of a task or constraint, taken from the next tokens of a name."""
+    from statewise.envs.registry import Registry
+
+    numbers: list[float] = []
+    for parameter in entry.parameters:
+        if not tokens or tokens[0] in Registry.taken:
+            if parameter.required:
+                raise ValueError(
+                    f"suite {name!r} gives no {parameter.name} to {entry.kind}: write {entry.usage}"
+                )
+            break
+        numbers.append(parameter.read(tokens.pop(0), f"{entry.kind} in suite {name!r}"))
+    return numbers
+
+
+def _check_kinds(suite: Suite) -> None:
+    """Refuse two terms that place things of one kind, as the World could not tell them apart."""
+    kinds = [things.kind for things in suite.things]
+    for kind in kinds:
+        if kinds.count(kind) > 1:
+            raise ValueError(f"suite {suite.name!r} places {kind!r} twice: rename one of the kinds")
+
+
+def _advice(name: str) -> str:
+    from statewise.envs.constraints import CONSTRAINTS
+    from statewise.envs.tasks import TASKS
+
+    return (
+        f"{unknown('suite', name, PAPER_SUITES)} A suite is {{Robot}}-{{Constraint}}-{{Number}}, with a "
+        f"task after the robot and more constraints behind if you like, as in Point-Hazard-8 or "
+        f"Point-Push-Hazard-4-Speed-1.5 (robots: {', '.join(robot_names())}; tasks: "
+        f"{', '.join(TASKS.entries)}; constraints: {', '.join(CONSTRAINTS.entries)})"
+    )

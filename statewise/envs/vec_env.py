@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -11,20 +10,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from statewise.envs.building import make_rules, may_start, sensors_at_rest, suite_scene
+from statewise.envs.costs import Costs, read_margins
 from statewise.envs.env import Env, check_worlds
 from statewise.envs.faults import FaultCount
-from statewise.envs.goal import GoalTask
-from statewise.envs.layouts import PILLAR_HALF_HEIGHT, DeviceStock, LayoutStock
-from statewise.envs.suites import Suite, parse_suite
+from statewise.envs.layouts import DeviceStock, LayoutStock
+from statewise.envs.suites import NO_LIMIT, Suite, parse_suite
+from statewise.envs.world import World
 from statewise.sim.backend import Simulator, make_simulator
 from statewise.sim.cpu import one_torch_thread
-from statewise.sim.scene import build_scene
 from statewise.types import EnvSpec, Step, first_step
 
-_FAR = 100.0
 _SAVED = (
-    "objects", "sensors", "distance", "cost_max", "true_cost_max", "min_clearance", "time"
-)  # fmt: skip
+    "objects",
+    "sensors",
+    "action",
+    "draws",
+    "cost_max",
+    "true_cost_max",
+    "min_clearance",
+    "time",
+)
 """Tensors of the running episodes: `_objects` and so on."""
 
 
@@ -68,84 +74,85 @@ class VecEnv(Env):
         self.suite = parse_suite(suite) if isinstance(suite, str) else suite
         self.num_envs, self.seed = num_envs, seed
         self.continuing, self.autoreset = continuing, autoreset
-        scene = build_scene(
-            self.suite.robot.mjcf,
-            num_pillars=self.suite.count("pillar"),
-            pillar_radius={c.name: c.radius for c in self.suite.constraints}.get("pillar", 0.2),
-            pillar_half_height=PILLAR_HALF_HEIGHT,
-            integrator=integrator,
-        )
+        if continuing and not self.suite.has_goal:
+            raise ValueError(f"{self.suite.name} has no goal to move: leave out `continuing`")
+        margins = read_margins(margin, [c.name for c in self.suite.constraints], self.suite.name)
+        scene = suite_scene(self.suite, integrator)
+        # Tried on the CPU first, where layouts are made too: mistakes show before anything is built.
+        rest = sensors_at_rest(scene)
+        host = make_rules(self.suite, scene, compact, torch.device("cpu"), rest)
         self.sim: Simulator = make_simulator(
             scene, num_envs, device, threads, deterministic, contact_room
         )
         self.device = self.sim.device
-        self.task = GoalTask(self.suite, scene, compact, self.device)
-        margins = _margins(margin, [c.name for c in self.suite.constraints], self.suite.name)
+        self.rules = host
+        if self.device.type != "cpu":
+            self.rules = make_rules(self.suite, scene, compact, self.device, rest)
+        self.has_time_limit = self.suite.max_episode_steps < NO_LIMIT
+        self._costs = Costs(self.suite.constraints, margins, host.ceilings, self.device)
         self.spec = EnvSpec(
             name=self.suite.name,
-            obs_size=self.task.obs_size,
+            obs_size=host.obs_size,
             action_size=scene.model.nu,
-            cost_names=tuple(c.name for c in self.suite.constraints),
-            cost_ceiling=tuple(
-                c.ceiling if c.contact else c.ceiling + early
-                for c, early in zip(self.suite.constraints, margins, strict=True)
-            ),
+            cost_names=tuple(host.names),
+            cost_ceiling=self._costs.spec_ceiling,
             max_episode_steps=self.suite.max_episode_steps,
             control_dt=scene.control_dt,
-            blocks=self.task.blocks,
-            num_zeros=self.task.num_zeros,
+            blocks=host.blocks,
+            num_zeros=host.num_zeros,
             margin=margins,
-            clearance_units=("m",) * len(margins),
+            clearance_units=tuple(c.unit for c in self.suite.constraints),
         )
         self._fault_count = FaultCount(self.suite.name, self.sim)
         self._controls = scene.controls(self.device)
-        self._ceiling = self._row([c.ceiling for c in self.suite.constraints])
-        self._margin = self._row(margins)
-        self._contact = self._row([c.contact for c in self.suite.constraints]).bool()
-        self._frame: dict[str, Any] | None = None
-        self._recording = False
-        # Layouts are made on the CPU, to be the same on every device.
-        rest = self._sensors_at_rest()
-        host_task = GoalTask(self.suite, scene, compact, torch.device("cpu"))
-        accept = functools.partial(_may_start, self.suite, host_task, rest)
+        accept = functools.partial(may_start, self.suite, host, rest)
         self._layouts = LayoutStock(self.suite, num_envs, self.device, accept)
         self._stock = (
             DeviceStock(self._layouts, self.device, threads) if self.sim.by_mask else self._layouts
         )
         everywhere = torch.ones(num_envs, dtype=torch.bool, device=self.device)
         self._everywhere = everywhere if self.sim.by_mask else everywhere.nonzero()[:, 0]
+        self._frame: dict[str, Any] | None = None
+        self._recording = False
         self._sensors = rest.to(self.device).repeat(num_envs, 1)
-        self._distance = self._sensors.new_zeros(num_envs)
-        self._cost_max = self._sensors.new_zeros(num_envs, self.spec.num_costs)
-        self._true_cost_max = self._min_clearance = self._cost_max
+        zeros = self._sensors.new_zeros
+        self._action = zeros(num_envs, self.spec.action_size)
+        self._cost_max = self._true_cost_max = zeros(num_envs, self.spec.num_costs)
+        self._min_clearance = self._cost_max
         self._time = torch.zeros(num_envs, dtype=torch.long, device=self.device)
-        self._objects = self._sensors.new_zeros(num_envs, self._layouts.num_objects, 3)
+        self._objects = zeros(num_envs, self._layouts.num_objects, 3)
+        self._draws = zeros(num_envs, self.rules.num_draws)
+        self._memories: dict[str, Tensor] = {}
 
     # What a user may look at -------------------------------------------------------------------
 
     @property
     def robot_pos(self) -> Tensor:
         """[B, 3] the point of the robot that has to reach the goal"""
-        return self._sensors[:, self.task.point]
+        return self._sensors[:, self.rules.stage.point]
+
+    def objects(self, kind: str) -> Tensor:
+        """[B, N, 3] the centres of the objects of a kind. A kind that is not there has none."""
+        return self._objects[:, self.rules.stage.kinds.get(kind, slice(0, 0))]
 
     @property
     def goal(self) -> Tensor:
         """[B, 3]"""
-        return self._objects[:, 0]
+        return self.objects("goal")[:, 0]
 
     @property
     def hazards(self) -> Tensor:
         """[B, N, 3]"""
-        return self._objects[:, 1 : 1 + self.task.num_hazards]
+        return self.objects("hazard")
 
     @property
     def pillars(self) -> Tensor:
         """[B, P, 3]"""
-        return self._objects[:, 1 + self.task.num_hazards :]
+        return self.objects("pillar")
 
     @property
     def faults(self) -> int:
-        """How many episodes a simulator fault has ended since the environment was made.
+        """How many episodes a fault has ended since the environment was made.
 
         If physics runs on a GPU, reading this waits for it and logs a warning about new faults.
         """
@@ -153,7 +160,14 @@ class VecEnv(Env):
 
     def true_cost(self, clearance: Tensor) -> Tensor:
         """The costs `[R, m]` of clearances `[R, m]`, without a margin."""
-        return self._cost(clearance, torch.zeros_like(self._margin))
+        return self._costs.true_cost(clearance)
+
+    def look(self, world: int, sensors: Tensor) -> World:
+        """One world as tasks and constraints see it, with the given sensors `[1, ns]`."""
+        row = slice(world, world + 1)
+        memories = {kind: memory[row] for kind, memory in self._memories.items()}
+        return World(self.rules.stage, sensors, self._objects[row], self._action[row],
+                     self._time[row], self._draws[row], memories)  # fmt: skip
 
     def record(self, on: bool = True) -> None:
         """Keep a `frame` of every step from now on, or stop doing so."""
@@ -175,7 +189,7 @@ class VecEnv(Env):
         `qpos [B, nq]`, `mocap_pos [B, k, 3]` and `mocap_quat [B, k, 4]` of the bodies that are moved
         between episodes, and `objects`: `[B, N, 3]` for each kind.
         """
-        objects = {"goal": self.goal.unsqueeze(1), "hazard": self.hazards, "pillar": self.pillars}
+        objects = {kind: self.objects(kind) for kind in self.rules.stage.kinds}
         return {**self.sim.positions(), "objects": objects}
 
     # Reset and step ----------------------------------------------------------------------------
@@ -193,26 +207,39 @@ class VecEnv(Env):
         self,
         robot: Tensor,
         yaw: Tensor,
-        goal: Tensor,
+        goal: Tensor | None = None,
         hazards: Tensor | None = None,
         pillars: Tensor | None = None,
+        **others: Tensor,
     ) -> Step:
         """Start a new episode in every world from a layout of your own.
 
-        `robot [B, 2]`, `yaw [B]`, `goal [B, 3]`, `hazards [B, N, 3]`, `pillars [B, P, 3]`.
+        `robot [B, 2]`, `yaw [B]`, `goal [B, 3]`, `hazards [B, N, 3]`, `pillars [B, P, 3]`, and other
+        objects `[B, N, 3]` by their kind, such as `ghost`. Random numbers of tasks and constraints are
+        0.5.
         """
         if not self._ready:
             self._stock.seed(self.seed)
-        parts = [goal.unsqueeze(1)] + [p for p in (hazards, pillars) if p is not None]
-        objects = torch.cat([part.to(self.device, torch.float32) for part in parts], dim=1)
-        if objects.shape != self._objects.shape:
-            raise ValueError(
-                f"the layout has objects of shape {tuple(objects.shape)}; {self.suite.name} with "
-                f"{self.num_envs} worlds takes {tuple(self._objects.shape)}: goal, hazards, pillars"
-            )
+        given = {"goal": None if goal is None else goal.unsqueeze(1), "hazard": hazards}
+        objects = self._gather(given | {"pillar": pillars} | others)
         with self._threads():
             robot, yaw = (part.to(self.device, torch.float32) for part in (robot, yaw))
-            return self._begin(robot, yaw, objects)
+            return self._begin(robot, yaw, objects, torch.full_like(self._draws, 0.5))
+
+    def _gather(self, given: Mapping[str, Tensor | None]) -> Tensor:
+        """All objects `[B, K, 3]` from those of each kind."""
+        kinds, objects = self.rules.stage.kinds, torch.zeros_like(self._objects)
+        parts = {kind: part for kind, part in given.items() if part is not None}
+        for kind in {**kinds, **parts}:
+            shape = tuple(self.objects(kind).shape)
+            part = parts.get(kind, torch.zeros(0))
+            if tuple(part.shape) != shape:
+                raise ValueError(
+                    f"the layout has objects {kind!r} of shape {tuple(part.shape)}; {self.suite.name} "
+                    f"with {self.num_envs} worlds takes {shape} of them"
+                )
+            objects[:, kinds.get(kind, slice(0, 0))] = part.to(self.device, torch.float32)
+        return objects
 
     def set_age(self, age: Tensor) -> None:
         self.check_ready("set_age")
@@ -233,57 +260,43 @@ class VecEnv(Env):
         """
         self.check_action(action, finite=not self.sim.by_mask)
         with self._threads():
-            return self._advance(action.to(self.device, torch.float32))
+            return self._advance(action.detach().to(self.device, torch.float32))
 
     def _advance(self, action: Tensor) -> Step:
-        sensors, fault = self._simulate(action)
-        distance, clearance = self.task.measure(sensors, self._objects)
-        costs = self._charge(torch.where(fault.unsqueeze(1), -self._ceiling, clearance))
-        reached = (distance <= self.suite.robot.goal_radius) & ~fault
-        reward = (self._distance - distance).clamp(-10.0, 10.0) + reached
-        reward = reward.masked_fill(fault, 0.0)
-        terminated = fault if self.continuing else fault | reached
+        sensors, fault, refused = self._simulate(action)
         self._time = self._time + 1
+        world = self.rules.moved(self._world(sensors, action))
+        reward, ended, success = self.rules.outcome(world)
+        clearance = self.rules.clearance(world)
+        # A sum is finite only if all its terms are.
+        broken = ~torch.isfinite(clearance.sum(dim=1) + reward)
+        fault = fault | broken
+        self._fault_count.add(fault, refused, lambda w: self.rules.blame(clearance[w], reward[w]))
+        reward, success = reward.masked_fill(fault, 0.0), success & ~fault
+        terminated = fault if self.continuing else fault | ended
         truncated = (self._time >= self.spec.max_episode_steps) & ~terminated
         if self.continuing:
-            truncated = self._replace_goals(reached & ~truncated, sensors, distance) | truncated
-        self._sensors, self._distance = sensors, distance
-        if self._recording:
-            self._frame = self.snapshot()
-        obs, final_obs = self._restart(terminated | truncated)
+            world, stuck = self._replace_goals(success & ~truncated, world)
+            truncated = truncated | stuck
+        clearance = torch.where(fault.unsqueeze(1), self._costs.lowest, clearance)
+        charged = self._charge(clearance)
+        self._memories = self.rules.remember(world)
+        self._sensors, self._objects, self._action = sensors, world.all_objects, action
+        self._keep_frame()
+        obs, final_obs = self._restart(world, terminated | truncated)
         return Step(
             obs=obs, reward=reward, terminated=terminated, truncated=truncated, final_obs=final_obs,
-            sim_fault=fault, success=reached, **costs,
+            sim_fault=fault, success=success, **charged,
         )  # fmt: skip
 
     def _charge(self, clearance: Tensor) -> dict[str, Tensor]:
-        """The costs of clearances `[B, m]` and their maxima: the parts of a Step."""
-        cost_max_before = self._cost_max
-        cost = self._cost(clearance, self._margin)
-        self._cost_max = torch.maximum(cost_max_before, cost)
-        true_cost, true_cost_max = cost, self._cost_max
-        if any(self.spec.margin):
-            true_cost = self.true_cost(clearance)
-            true_cost_max = torch.maximum(self._true_cost_max, true_cost)
-        self._true_cost_max = true_cost_max
-        self._min_clearance = torch.minimum(self._min_clearance, clearance)
-        return {
-            "cost": cost,
-            "cost_max_before": cost_max_before,
-            "cost_max": self._cost_max,
-            "true_cost": true_cost,
-            "true_cost_max": self._true_cost_max,
-            "clearance": clearance,
-            "min_clearance": self._min_clearance,
-        }
-
-    def _cost(self, clearance: Tensor, margin: Tensor) -> Tensor:
-        """What clearances `[R, m]` cost: how far they are below the margin, or 1 for contacts."""
-        short = (margin - clearance).clamp_(min=0.0)
-        return torch.where(self._contact, (short > 0).to(short.dtype), short)
-
-    def _row(self, values: Sequence[float]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float32).to(self.device)
+        """The costs of clearances `[B, m]` and their maxima: parts of a Step."""
+        parts = self._costs.charge(
+            clearance, self._cost_max, self._true_cost_max, self._min_clearance
+        )
+        self._cost_max, self._true_cost_max = parts["cost_max"], parts["true_cost_max"]
+        self._min_clearance = parts["min_clearance"]
+        return parts
 
     # Saving ------------------------------------------------------------------------------------
 
@@ -298,6 +311,7 @@ class VecEnv(Env):
             "faults": self.faults,
             "sim": self.sim.state(),
             "stock": self._stock.state(),
+            "memories": {kind: memory.clone() for kind, memory in self._memories.items()},
         } | {name: getattr(self, f"_{name}").clone() for name in _SAVED}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -315,6 +329,8 @@ class VecEnv(Env):
         self._stock.load_state(state["stock"])
         for name in _SAVED:
             setattr(self, f"_{name}", state[name].to(self.device, copy=True))
+        memories = state["memories"].items()
+        self._memories = {kind: memory.to(self.device, copy=True) for kind, memory in memories}
         self._ready = True
 
     def worlds(self) -> dict[str, Tensor]:
@@ -330,25 +346,39 @@ class VecEnv(Env):
 
     # Inside ------------------------------------------------------------------------------------
 
-    def _begin(self, robot: Tensor, yaw: Tensor, objects: Tensor) -> Step:
-        self._objects = objects.clone()
+    def _world(self, sensors: Tensor, action: Tensor) -> World:
+        """The worlds of the running episodes."""
+        return World(self.rules.stage, sensors, self._objects, action, self._time, self._draws,
+                     self._memories)  # fmt: skip
+
+    def _begin(self, robot: Tensor, yaw: Tensor, objects: Tensor, draws: Tensor) -> Step:
+        self._objects, self._draws = objects.clone(), draws.clone()
         self._sensors = self._put(self._everywhere, robot, yaw, objects)
-        self._distance, self._min_clearance = self.task.measure(self._sensors, self._objects)
+        world = World(self.rules.stage, self._sensors, self._objects, draws=self._draws)
+        self._memories = world.memories = self.rules.remember(world)
+        self._min_clearance = self.rules.clearance(world)
         self._cost_max = self._true_cost_max = torch.zeros_like(self._cost_max)
         self._time = torch.zeros_like(self._time)
+        self._action = torch.zeros_like(self._action)
+        obs = self.rules.observe(world)
+        if not bool(torch.isfinite(obs).all()):
+            world_id, column = (~torch.isfinite(obs)).nonzero()[0].tolist()
+            raise ValueError(
+                f"{self.suite.name}: the observation of world {world_id} is not finite after a reset, "
+                f"in the block {self.rules.block_at(column)!r}"
+            )
         self._ready = True
-        if self._recording:
-            self._frame = self.snapshot()
-        obs = self.task.observe(self._sensors, self._objects)
+        self._keep_frame()
         return first_step(obs, self.spec.num_costs, self._min_clearance)
 
     def _put(self, where: Tensor, robot: Tensor, yaw: Tensor, objects: Tensor) -> Tensor:
-        """Put robots and pillars in their places; the sensors there."""
-        pillars = objects[:, 1 + self.task.num_hazards :]
-        return self.sim.reset(where, *self.sim.scene.start_state(robot, yaw, pillars))
+        """Put robots and bodies in their places; the sensors there."""
+        return self.sim.reset(
+            where, *self.sim.scene.start_state(robot, yaw, objects[:, self.rules.stage.bodies])
+        )
 
-    def _simulate(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Take a step of physics; sensors `[B, ns]` and faults `[B]`.
+    def _simulate(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Take a step of physics; sensors `[B, ns]`, faults `[B]` and refused actions `[B]`.
 
         Where physics failed, the sensors are those of the step before.
         """
@@ -361,77 +391,56 @@ class VecEnv(Env):
         # A sum is finite only if all its terms are; one that overflows counts as a fault too.
         fault = self.sim.fault | ~torch.isfinite(sensors.sum(dim=1))
         fault = fault if refused is None else fault | refused
-        self._fault_count.add(fault, refused)
-        return torch.where(fault.unsqueeze(1), self._sensors, sensors), fault
+        return torch.where(fault.unsqueeze(1), self._sensors, sensors), fault, refused
 
-    def _restart(self, ended: Tensor) -> tuple[Tensor, Tensor]:
+    def _restart(self, world: World, ended: Tensor) -> tuple[Tensor, Tensor]:
         """Begin new episodes where they ended; observations after and before: `[B, n]` each.
 
-        Both are made in one pass over the rows of all worlds and of those begun anew. On a device
-        these are again all worlds, as it would have to be waited for to tell which.
+        On a device new episodes are computed for all worlds, as it would have to be waited for to
+        tell which ended.
         """
+        final_obs = self.rules.observe(world)
         where = ended if self.sim.by_mask else ended.nonzero()[:, 0]
         if not self.autoreset or len(where) == 0:
-            obs = self.task.observe(self._sensors, self._objects)
-            return obs, obs
-        robot, yaw, objects = self._stock.take(where)
+            return final_obs, final_obs
+        robot, yaw, objects, draws = self._stock.take(where)
         sensors = self._put(where, robot, yaw, objects)
-        rows = self.task.observe(
-            torch.cat([self._sensors, sensors]), torch.cat([self._objects, objects])
-        )
-        final_obs, first_obs = rows[: self.num_envs], rows[self.num_envs :]
-        distance, clearance = self.task.measure(sensors, objects)
+        fresh = World(self.rules.stage, sensors, objects, draws=draws)
+        fresh.memories = self.rules.remember(fresh)
         # The tensors of this step are handed out, so they are replaced, never written.
         self._sensors = _replaced(self._sensors, where, sensors)
         self._objects = _replaced(self._objects, where, objects)
-        self._distance = _replaced(self._distance, where, distance)
+        self._draws = _replaced(self._draws, where, draws)
+        for kind, memory in fresh.memories.items():
+            self._memories[kind] = _replaced(self._memories[kind], where, memory)
+        clearance = self.rules.clearance(fresh)
+        self._min_clearance = _replaced(self._min_clearance, where, clearance)
         self._cost_max = self._cost_max.masked_fill(ended.unsqueeze(1), 0.0)
         self._true_cost_max = self._true_cost_max.masked_fill(ended.unsqueeze(1), 0.0)
-        self._min_clearance = _replaced(self._min_clearance, where, clearance)
         self._time = self._time.masked_fill(ended, 0)
-        return _replaced(final_obs, where, first_obs), final_obs
+        return _replaced(final_obs, where, self.rules.observe(fresh)), final_obs
 
-    def _replace_goals(self, reached: Tensor, sensors: Tensor, distance: Tensor) -> Tensor:
-        """Continuing task: move the goals that were reached; where none fits, end the episode."""
+    def _replace_goals(self, reached: Tensor, world: World) -> tuple[World, Tensor]:
+        """Continuing task: move the goals that were reached; the worlds then, and `[B]` where none
+        fits and the episode ends.
+        """
         stuck = torch.zeros_like(reached)
         ids = reached.nonzero()[:, 0]
-        if len(ids):
-            here = sensors[ids][:, self.task.point]
-            goal, found = self._layouts.new_goal(here[:, :2], self._objects[ids])
-            self._objects = self._objects.clone()
-            self._objects[ids, 0] = goal
-            distance[ids] = self.task.measure(sensors[ids], self._objects[ids])[0]
-            stuck[ids] = ~found
-        return stuck
+        if len(ids) == 0:
+            return world, stuck
+        here, objects = world.position[ids], world.all_objects.clone()
+        goal, found = self._layouts.new_goal(here[:, :2], objects[ids])
+        objects[ids, 0] = goal
+        stuck[ids] = ~found
+        return world.with_objects(objects), stuck
 
-    def _sensors_at_rest(self) -> Tensor:
-        """Sensors `[1, ns]` of a robot at the origin with nothing around it, by CPU physics."""
-        sim = make_simulator(self.sim.scene, 1, "cpu", threads=1)
-        zeros = torch.zeros(1, 2, dtype=torch.float32)
-        away = zeros.new_full((1, self.task.num_pillars, 3), _FAR)
-        start = sim.scene.start_state(zeros, zeros[:, 0], away)
-        return sim.reset(torch.zeros(1, dtype=torch.long), *start)
+    def _keep_frame(self) -> None:
+        if self._recording:
+            self._frame = self.snapshot()
 
     def _threads(self) -> AbstractContextManager[None]:
         """Leave the cores to physics, where it is they that run it."""
         return one_torch_thread() if self.device.type == "cpu" else nullcontext()
-
-
-def _margins(
-    margin: float | Sequence[float], names: Sequence[str], suite: str
-) -> tuple[float, ...]:
-    """The margin of each constraint, from one number for all or one for each."""
-    given = [margin] if isinstance(margin, int | float) else list(margin)
-    given = given * len(names) if len(given) == 1 else given or [0.0] * len(names)
-    if len(given) != len(names):
-        raise ValueError(
-            f"{len(given)} margins for the constraints {', '.join(names)} of {suite}: give one "
-            f"number for all, or one for each"
-        )
-    for value in given:
-        if not 0 <= value < math.inf:
-            raise ValueError(f"the margin is {value}: give a finite number, 0 or more")
-    return tuple(float(value) for value in given)
 
 
 def _replaced(old: Tensor, where: Tensor, new: Tensor) -> Tensor:
@@ -439,23 +448,3 @@ def _replaced(old: Tensor, where: Tensor, new: Tensor) -> Tensor:
     if where.dtype == torch.bool:
         return torch.where(where.view(-1, *[1] * (old.dim() - 1)), new, old)
     return old.index_copy(0, where, new)
-
-
-def _may_start(
-    suite: Suite, task: GoalTask, rest: Tensor, robot: Tensor, yaw: Tensor, objects: Tensor
-) -> Tensor:
-    """Layouts whose episode begins free of cost, short of the goal and with it in reach.
-
-    rest: sensors `[1, ns]` of a robot at rest. No method: threads that draw layouts ahead should not
-    keep an environment alive.
-    """
-    # Seen from the robot: turn the objects instead of the robot.
-    moved = objects[..., :2] - robot.unsqueeze(1)
-    x, y = moved.unbind(-1)
-    cos, sin = torch.cos(yaw).unsqueeze(1), torch.sin(yaw).unsqueeze(1)
-    turned = torch.stack([cos * x + sin * y, cos * y - sin * x, objects[..., 2]], dim=-1)
-    distance, clearance = task.measure(rest.expand(len(yaw), -1), turned)
-    good = (clearance >= 0).all(dim=1) & (distance > suite.robot.goal_radius)
-    if suite.robot.reach is not None:
-        good &= torch.linalg.vector_norm(objects[:, 0], dim=-1) <= suite.robot.reach
-    return good

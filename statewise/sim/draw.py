@@ -45,10 +45,10 @@ class View:
 class Mark:
     """Something to see that is no part of physics."""
 
-    shape: Literal["sphere", "cylinder"]
+    shape: Literal["sphere", "cylinder", "capsule", "box"]
     pos: tuple[float, float, float]
-    size: tuple[float, float]
-    """Radius; half the height of a cylinder."""
+    size: tuple[float, ...]
+    """Radius; with half the height of a cylinder or a capsule. Half of each side of a box."""
     rgba: tuple[float, float, float, float]
     emission: float = 0.0
     """How much it shines by itself, 0 to 1."""
@@ -166,10 +166,12 @@ def _add_marks(scene: Any, marks: Sequence[Mark]) -> None:
     kinds = {
         "sphere": mujoco.mjtGeom.mjGEOM_SPHERE.value,
         "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER.value,
+        "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE.value,
+        "box": mujoco.mjtGeom.mjGEOM_BOX.value,
     }
     for mark in marks[: scene.maxgeom - scene.ngeom]:
         geom = scene.geoms[scene.ngeom]
-        mujoco.mjv_initGeom(geom, kinds[mark.shape], np.array([*mark.size, 0.0]),
+        mujoco.mjv_initGeom(geom, kinds[mark.shape], np.array([*mark.size, 0.0, 0.0][:3]),
                             np.array(mark.pos, dtype=np.float64), _UPRIGHT,
                             np.array(mark.rgba, dtype=np.float32))  # fmt: skip
         geom.emission = mark.emission

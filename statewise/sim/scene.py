@@ -1,4 +1,4 @@
-"""Compose one MuJoCo model from a robot file, a floor and pillars. Compiled once for each suite.
+"""Compose one MuJoCo model from a robot file, a floor and other bodies. Compiled once for each suite.
 
 Goals and hazards do not collide, so they are not part of physics. Mocap bodies place what moves between
 episodes: the pillars, and the `mount` that carries a robot whose root is not free. The axes of its root
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from statewise.sim.errors import RobotFileError
 from statewise.sim.robot_file import ReadRobot, RobotFile, read_robot
+from statewise.sim.things import Body, apply
 
 ROBOT = "robot/"  # prefix of every name that comes from the robot's file
 _SURFACE = ("condim", "friction", "margin", "gap", "solmix", "solref", "solimp")
@@ -35,7 +36,8 @@ class Scene:
     """Name of the body whose frame is the robot's"""
     free: tuple[int, ...]
     """Where the position of each free joint of the robot's file starts in qpos"""
-    num_pillars: int
+    bodies: tuple[int | None, ...]
+    """The bodies beside the robot: where the pose of one that moves starts in qpos, else None"""
     substeps: int
     qpos: np.ndarray
     """Start pose `[nq]` of a robot at the origin"""
@@ -69,9 +71,9 @@ class Scene:
         return Controls(self.ctrl, *self.reach, device)
 
     def start_state(
-        self, robot: Tensor, yaw: Tensor, pillars: Tensor
+        self, robot: Tensor, yaw: Tensor, bodies: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Where k worlds begin, from `robot [k, 2]`, `yaw [k]` and `pillars [k, P, 3]`.
+        """Where k worlds begin, from `robot [k, 2]`, `yaw [k]` and the other `bodies [k, P, 3]`.
 
         Returns qpos `[k, nq]`, mocap positions `[k, nmocap, 3]` and quaternions `[k, nmocap, 4]`.
         """
@@ -85,11 +87,15 @@ class Scene:
         mocap_quat[:, :, 0] = 1.0
         for at in self.free:
             _turn(qpos[:, at : at + 7], robot, yaw, upright)
+        for i, place in enumerate(self.bodies):
+            if place is not None:
+                qpos[:, place : place + 3] = bodies[:, i]
+        mocap = bodies[:, [i for i, place in enumerate(self.bodies) if place is None]]
         if self.free:
-            return qpos, pillars, mocap_quat
+            return qpos, mocap, mocap_quat
         mount = torch.cat([robot, qpos.new_zeros(k, 1)], dim=1).unsqueeze(1)
         mocap_quat[:, 0] = upright
-        return qpos, torch.cat([mount, pillars], dim=1), mocap_quat
+        return qpos, torch.cat([mount, mocap], dim=1), mocap_quat
 
     def start_place(
         self, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor
@@ -150,12 +156,11 @@ def _turn(pose: Tensor, robot: Tensor, yaw: Tensor, upright: Tensor) -> None:
 
 def build_scene(
     robot: RobotFile,
-    num_pillars: int = 0,
-    pillar_radius: float = 0.2,
-    pillar_half_height: float = 0.5,
+    bodies: Mapping[str, Body] | None = None,
     integrator: str | None = None,
 ) -> Scene:
-    """Compile the scene of a robot on a floor among pillars."""
+    """Compile the scene of a robot on a floor among other bodies, by name."""
+    bodies = bodies or {}
     read = read_robot(robot)
     scene = mujoco.MjSpec()
     scene.modelname = read.spec.modelname
@@ -175,20 +180,20 @@ def build_scene(
     scene.attach(read.spec, frame=frame, prefix=ROBOT)
     masks = _collision_bits(read)
     _add_floor(scene, surface | masks)
-    for i in range(num_pillars):
-        name = f"pillar{i}"
-        _add_pillar(scene, name, pillar_radius, pillar_half_height, surface, ROBOT + read.base.top)
-        if masks:
-            _apply(scene.body(name).geoms[0], masks)
+    for name, body in bodies.items():
+        geom = body.add(scene, name, surface, ROBOT + read.base.top)
+        apply(geom, masks)
     try:
         model = scene.compile()
     except ValueError as error:
         text = " ".join(str(error).split())
         raise RobotFileError(f"{robot.path} cannot be put into a scene: {text}") from error
-    return _found(model, read, robot, num_pillars)
+    return _found(model, read, robot, bodies)
 
 
-def _found(model: mujoco.MjModel, read: ReadRobot, robot: RobotFile, num_pillars: int) -> Scene:
+def _found(
+    model: mujoco.MjModel, read: ReadRobot, robot: RobotFile, bodies: Mapping[str, Body]
+) -> Scene:
     """The compiled scene, with the robot's start pose found in it."""
     sensors = {
         model.sensor(i).name.removeprefix(ROBOT): slice(int(adr), int(adr + dim))
@@ -206,7 +211,10 @@ def _found(model: mujoco.MjModel, read: ReadRobot, robot: RobotFile, num_pillars
         sensors=sensors,
         root=ROBOT + read.base.root,
         free=tuple(free),
-        num_pillars=num_pillars,
+        bodies=tuple(
+            int(model.joint(name).qposadr[0]) if body.moves else None
+            for name, body in bodies.items()
+        ),
         substeps=robot.substeps,
         qpos=qpos,
         ctrl=controls.zero,
@@ -255,30 +263,4 @@ def _decorate(scene: mujoco.MjSpec) -> None:
 def _add_floor(scene: mujoco.MjSpec, surface: Mapping[str, object]) -> None:
     floor = scene.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE,
                                      size=[3.5, 3.5, 0.1], material="ground")  # fmt: skip
-    _apply(floor, surface)
-
-
-def _add_pillar(
-    scene: mujoco.MjSpec,
-    name: str,
-    radius: float,
-    half_height: float,
-    surface: Mapping[str, object],
-    robot: str,
-) -> None:
-    """A cylinder that never moves within an episode, and the sensor that tells the robot hit it."""
-    body = scene.worldbody.add_body(name=name, mocap=True, pos=[0, 0, half_height])
-    geom = body.add_geom(type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=[radius, half_height, 0],
-                         rgba=[0.5, 0.5, 1, 1])  # fmt: skip
-    _apply(geom, surface)
-    geom.contype = 3  # bit 2 is for parts that pillars stop but the floor does not
-    # "found": how many contacts there are between the robot's whole tree and the pillar.
-    scene.add_sensor(name=f"contact_{name}", type=mujoco.mjtSensor.mjSENS_CONTACT,
-                     objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=robot,
-                     reftype=mujoco.mjtObj.mjOBJ_BODY, refname=name,
-                     intprm=[1, 0, 1])  # fmt: skip
-
-
-def _apply(geom: mujoco.MjsGeom, surface: Mapping[str, object]) -> None:
-    for name, value in surface.items():
-        setattr(geom, name, value)
+    apply(floor, surface)

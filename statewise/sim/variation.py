@@ -167,7 +167,7 @@ def _base(model: mujoco.MjModel, name: str) -> np.ndarray:
 
 def _touches(scene: Scene) -> bool:
     """Whether the robot ever touches anything: pillars, or the floor within a second of rest."""
-    if scene.num_pillars:
+    if scene.bodies:
         return True
     data = mujoco.MjData(scene.model)
     data.qpos[:], data.ctrl[:] = scene.qpos, scene.ctrl

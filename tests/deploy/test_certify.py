@@ -19,6 +19,7 @@ from statewise.deploy.stress import stress_test
 from statewise.deploy.verify import verify_certificate
 from statewise.envs.vec_env import VecEnv
 from statewise.training.evaluate import _FRESH
+from statewise.training.recording import load_recordings
 
 SMALL: dict[str, Any] = {
     "steps": 640, "steps_per_epoch": 320, "num_envs": 16, "tensorboard": False, "quiet": True,
@@ -190,4 +191,6 @@ def test_the_command_writes_both_files_and_prints_the_verdict(
     told = capsys.readouterr().out
     assert "hazard" in told and "at confidence 95 %" in told
     assert (tmp_path / "certificate.html").exists()
+    recordings, facts = load_recordings(tmp_path / "worst.npz")
+    assert len(recordings) == 5 and facts.episodes <= 8
     assert read_certificate(tmp_path / "certificate.json").content["method"] == "sequential"

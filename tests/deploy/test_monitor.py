@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import statewise
+from statewise.cli import main
 from statewise.deploy import Monitor, runtime
 from statewise.deploy.monitor import (
     WatchedEpisode,
@@ -269,3 +271,29 @@ def test_a_trial_compares_the_same_episodes_without_and_with_the_monitor(small_r
     assert found.success[1] == 0.0
     assert found.violations[1] is not None and found.violations[1].estimate == 0.0
     assert found.false_alarms is None or found.false_alarms.estimate == 1.0
+
+
+def test_evaluate_shows_what_a_monitor_does(
+    small_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    policy = statewise.load_policy(small_run)
+    limits = _uncalibrated(policy.algo, "clearance") | {"false_alarms": 0.3}
+    asked: list[tuple[Any, ...]] = []
+
+    def calibrated(*given: Any) -> dict[str, Any]:
+        asked.append(given[1:5])
+        return limits
+
+    monkeypatch.setattr("statewise.deploy.monitor_trial.calibrate", calibrated)
+    out, run = tmp_path / "numbers.json", str(small_run)
+    given = ["--episodes", "2", "--false-alarms", "0.3", "--worst", "0", "--json", str(out)]
+    assert main(["evaluate", run, "--monitor", *given]) == 0
+    assert asked == [("clearance", 0.3, 0.9, 500)]
+    printed = capsys.readouterr().out
+    assert "30 % false alarms" in printed and "safe episodes with a stop" in printed
+    assert json.loads(out.read_text())["monitor"]["episodes"] == 2
+    assert main(["evaluate", run, "--monitor", "--sampled"]) == 2
+    assert "leave out --sampled" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import statewise
 from statewise import Step, VecEnv
-from statewise.envs.layouts import DeviceStock, unpack
+from statewise.envs.layouts import DeviceStock
 from statewise.training.evaluate import _FRESH
 
 Put = Callable[..., Step]
@@ -262,17 +262,17 @@ def test_layouts_of_a_seed_are_the_same_whenever_and_by_whomever_they_are_drawn(
         assert torch.equal(mine, in_order[number])
     assert sum(len(rows) for rows in in_order[:2]) == 2000  # the first episodes of all worlds
     assert len({tuple(rows[0].tolist()) for rows in in_order}) == 5
-    taken = unpack(torch.cat(in_order[:3])[:2050])
+    taken = stock.unpack(torch.cat(in_order[:3])[:2050])
     assert all(map(torch.equal, stock.take(torch.arange(2050)), taken))
 
 
 def test_no_layout_of_an_evaluation_is_one_of_the_training() -> None:
     stock = statewise.make_env("Point-Hazard-8", 256)._layouts
     stock.seed(_FRESH + 7)
-    fresh = unpack(stock.chunk(0))[1].tolist()
+    fresh = stock.unpack(stock.chunk(0))[1].tolist()
     stock.seed(7)
     for number in (0, 1, 256, 257, 512):
-        assert not set(fresh) & set(unpack(stock.chunk(number))[1].tolist())
+        assert not set(fresh) & set(stock.unpack(stock.chunk(number))[1].tolist())
 
 
 def test_a_negative_seed_is_refused() -> None:

@@ -1,0 +1,85 @@
+"""The observation: the robot's own sensors, then the blocks of the task and of the constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from statewise.core import lidar
+from statewise.envs.env import blocks_of
+from statewise.envs.suites import Suite
+from statewise.envs.terms import Term
+from statewise.envs.world import Stage, World
+
+UNUSED_LIDARS = ("vase_lidar", "gremlin_lidar")
+"""Lidars of Safety Gym objects that no suite has: the paper's observation holds their zeros."""
+_PAPER = {"Goal", "Hazard", "3DHazard", "Pillar"}
+
+Views = Callable[[World, Term], World]
+"""The World of one term."""
+
+
+class Observer:
+    """What worlds of one suite observe."""
+
+    def __init__(self, suite: Suite, stage: Stage, compact: bool) -> None:
+        robot, scene = suite.robot, stage.scene
+        names = list(dict.fromkeys(scene.match(robot.sensors)))
+        blocks = [_block(name) for name in names]
+        names.sort(key=lambda name: blocks.index(_block(name)))  # a block lies in one piece
+        self._internal = stage.columns(names)
+        self._names = names
+        self._sensors = scene.sensors
+        self._terms = [term for term in suite.terms if type(term).observe is not Term.observe]
+        padded = _PAPER.issuperset(term.kind for term in suite.terms) and not robot.spatial
+        self.num_zeros = len(UNUSED_LIDARS) * lidar.PLANAR_BINS if padded and not compact else 0
+        self.blocks: dict[str, slice] = {}
+        """Where each block lies, known after `measure`."""
+
+    @property
+    def obs_size(self) -> int:
+        return max((block.stop for block in self.blocks.values()), default=0)
+
+    def measure(self, world: World, view: Views) -> None:
+        """Learn the sizes of all blocks from one observation, and check it."""
+        sizes: dict[str, int] = {}
+        for name in self._names:
+            s, block = self._sensors[name], _block(name)
+            sizes[block] = sizes.get(block, 0) + s.stop - s.start
+        for term in self._terms:
+            for name, part in term.observe(view(world, term)).items():
+                _check_part(part, len(world), f"the block {name!r} of {term.kind}")
+                if name in sizes:
+                    raise ValueError(
+                        f"{term.kind} observes {name!r}, which is there already: rename it"
+                    )
+                sizes[name] = part.shape[1]
+        if self.num_zeros:
+            sizes |= dict.fromkeys(UNUSED_LIDARS, lidar.PLANAR_BINS)
+        self.blocks = blocks_of(sizes)
+
+    def observe(self, world: World, view: Views) -> Tensor:
+        """The observation `[R, n]`, its blocks in the order of `blocks`."""
+        parts = [world.sensors[:, self._internal]]
+        for term in self._terms:
+            parts += term.observe(view(world, term)).values()
+        if self.num_zeros:
+            parts.append(world.sensors.new_zeros(len(world), self.num_zeros))
+        return torch.cat(parts, dim=1)
+
+
+def _block(sensor: str) -> str:
+    return sensor.split("_")[0]
+
+
+def _check_part(part: object, rows: int, label: str) -> None:
+    if not isinstance(part, Tensor):
+        raise TypeError(f"{label} is a {type(part).__name__}: return a tensor [R, d]")
+    if part.dim() != 2 or len(part) != rows:
+        raise ValueError(
+            f"{label} has shape {tuple(part.shape)} for {rows} worlds: return a tensor [R, d]"
+        )
+    if not part.is_floating_point() or not bool(torch.isfinite(part).all()):
+        raise ValueError(f"{label} is {part[0].tolist()} at the start: return finite floats")
