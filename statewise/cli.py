@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        command = _read_command(args)
+        command = read_command(args)
         if command is not None:
             command.run()
     except (ValueError, OSError, RuntimeError, ImportError) as error:
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _read_command(args: Sequence[str]) -> Command | None:
+def read_command(args: Sequence[str]) -> Command | None:
     """The subcommand that a command line asks for; None if it asked for help only."""
     first = args[0] if args else "--help"
     if first == "--version":
