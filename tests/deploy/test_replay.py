@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -113,6 +114,34 @@ def test_episodes_of_another_policy_are_not_shown_as_this_ones(
     )
     shown = statewise.replay(runs[1], tmp_path / "b.html", 1)
     assert "The worst of 30 fresh episodes" in shown.read_text()
+
+
+class Drift(gymnasium.Env[np.ndarray, np.ndarray]):
+    """A number that drifts; beyond 1 it costs."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (1,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, **_: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=_.get("seed"))
+        self.x = self.np_random.uniform(0, 0.5, 1)
+        return self.x.astype(np.float32), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        self.x = self.x + 0.1
+        cost = float(max(self.x[0] - 1, 0))
+        return self.x.astype(np.float32), 0.1, False, False, {"cost": cost}
+
+
+def test_an_environment_that_cannot_be_drawn_is_replayed_in_numbers(tmp_path: Path) -> None:
+    gymnasium.register("ReplayDrift-v0", Drift, max_episode_steps=12)
+    run = statewise.train("gym:ReplayDrift-v0", "scpo", out=str(tmp_path), **SMALL | {"threads": 0})
+    data = data_of(statewise.replay(run, tmp_path / "page.html", 2, episodes=6))
+    assert data["model"] is None and len(data["episodes"]) == 2
+    costs = [unpacked(episode["sides"][0]["cost"][0])[1:] for episode in data["episodes"]]
+    assert len(costs[0]) == 12 and costs[0].max() >= costs[1].max() > 0.2
+    with pytest.raises(ValueError, match="cannot be repeated"):
+        statewise.replay(run, tmp_path / "page.html", 2, run, episodes=6)
 
 
 def test_mistakes_are_told_before_anything_is_run(runs: tuple[Path, Path], tmp_path: Path) -> None:
