@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow docs format pictures bench clean
+.PHONY: demo test test-slow docs format pictures attack bench clean
 
 demo: .venv/base
 	$(BIN)/statewise demo
@@ -29,6 +29,9 @@ format: .venv/dev
 
 pictures: .venv/base
 	$(BIN)/python docs/make_pictures.py
+
+attack: .venv/dev
+	$(BIN)/python benchmarks/attack.py
 
 bench: .venv/base
 	$(BIN)/python benchmarks/environment.py

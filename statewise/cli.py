@@ -53,10 +53,11 @@ class Command(Protocol):
 class OptionParser(argparse.ArgumentParser):
     """An `ArgumentParser` whose mistakes are ValueErrors of one line that name the closest options."""
 
-    def __init__(self, name: str, description: str) -> None:
+    def __init__(self, name: str, description: str, add_help: bool = True) -> None:
         super().__init__(
             prog=f"statewise {name}".strip(),
             description=description,
+            add_help=add_help,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )

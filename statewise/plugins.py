@@ -78,8 +78,13 @@ def import_for_run(
     mine = (named,) if isinstance(named, str) else tuple(named)
     import_modules(mine)
     train = config["train"]
+    recorded = train.get("imports", ())
+    if not isinstance(recorded, list | tuple) or not all(isinstance(m, str) for m in recorded):
+        raise PluginError(
+            f"{path / 'config.json'}: imports is {recorded!r:.40}, not a list of names"
+        )
     module = module_and_id(str(train.get("suite", "")))[0]
-    wanted = [*train.get("imports", ()), *([module] if module else [])]
+    wanted = [*recorded, *([module] if module else [])]
     missing = [name for name in wanted if name not in mine and name not in sys.modules]
     if missing and not trust:
         raise PluginError(

@@ -7,8 +7,10 @@ settings, and settings back into JSON. Nothing else parses or checks them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
+import functools
 import inspect
 import math
 import os
@@ -16,13 +18,14 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9}
 _KINDS = {
@@ -31,6 +34,8 @@ _KINDS = {
     float: "a number",
     str: "a string",
     Path: "a path",
+    os.PathLike: "a path",
+    os.PathLike[str]: "a path",
 }
 
 
@@ -195,6 +200,61 @@ def hints_of(kind: type) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in dataclasses.fields(kind)}
 
 
+def typed(function: F) -> F:
+    """Have a public function refuse arguments of a wrong type with a ValueError that names them."""
+    signature, hints = inspect.signature(function), dict[str, Any]()
+
+    @functools.wraps(function)
+    def checked(*args: Any, **more: Any) -> Any:
+        if not hints:
+            hints.update({name: _resolve(function, p) for name, p in signature.parameters.items()})
+        given: Mapping[str, Any] = {}
+        with contextlib.suppress(TypeError):  # the call itself says what is missing or too much
+            given = signature.bind(*args, **more).arguments
+        for name, value in given.items():
+            if not _fits(hints[name], value):
+                raise ValueError(f"{name} is {_short(value)}: give {_wanted(hints[name])}")
+        return function(*args, **more)
+
+    return typing.cast(F, checked)
+
+
+def _resolve(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The type of a parameter; `Any` for what takes several values, or is known to type checkers only."""
+    several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    if several or parameter.annotation is parameter.empty:
+        return Any
+    alone = types.SimpleNamespace(__annotations__={"it": parameter.annotation})
+    try:
+        return typing.get_type_hints(alone, vars(inspect.getmodule(function)))["it"]
+    except NameError:
+        return Any
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a value has a type. What cannot be told from the outside fits."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(one, value) for one in inner)
+    if hint in (int, float):
+        real = isinstance(value, Real) and not isinstance(value, bool)
+        return real and (hint is float or (math.isfinite(value) and float(value).is_integer()))
+    if origin is not None and isinstance(origin, type):
+        plain = isinstance(value, origin) and not isinstance(value, bytes | bytearray | memoryview)
+        if plain and inner and isinstance(value, Collection) and not isinstance(value, Mapping):
+            return all(_fits(inner[0], item) for item in value)
+        return plain
+    return not isinstance(hint, type) or isinstance(value, hint)
+
+
+def _short(value: Any) -> str:
+    """A value as a message shows it."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 # Values ----------------------------------------------------------------------------------------
 
 
@@ -265,12 +325,18 @@ def _number(item: Any) -> Any:
 
 
 def _wanted(hint: Any) -> str:
-    """What to give for a field of that type."""
-    if typing.get_origin(hint) is tuple:
-        return f"{_KINDS.get(typing.get_args(hint)[0], 'a value')}, or several"
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return _wanted(next(h for h in typing.get_args(hint) if h is not type(None)))
-    return _KINDS.get(hint, str(hint))
+    """What to give for a field or argument of that type."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _KINDS:
+        return _KINDS[hint]
+    if origin is tuple:
+        return f"{_KINDS.get(inner[0], 'a value')}, or several"
+    if origin in (typing.Union, types.UnionType):
+        kinds = dict.fromkeys(_wanted(h) for h in inner if h is not type(None))
+        return " or ".join(kinds)
+    if origin is not None and inner:
+        return f"several of {_wanted(inner[0])}" if inner[0] in _KINDS else "several"
+    return f"a {getattr(hint, '__name__', hint)}"
 
 
 def _shown(value: Any) -> str:

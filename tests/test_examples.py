@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import runpy
 import sys
 from pathlib import Path
@@ -65,16 +64,16 @@ def test_own_robot_gets_a_sensor_that_its_file_lacks(sensor: str, tmp_path: Path
     assert torch.equal(steps[0].obs, steps[1].obs)
 
 
-def test_the_quadruped_of_the_examples_trots_on_its_feet() -> None:
-    statewise.register_robot("Quad", EXAMPLES / "quad.xml")
-    env = statewise.make_env("Quad-Hazard-1", 4)
-    env.reset(seed=0)
-    for i in range(100):
-        turns = [2 * math.pi * i * env.spec.control_dt / 0.4 + p for p in (0, math.pi, math.pi, 0)]
-        legs = [[0.0, 0.5 * math.cos(t), -0.5 * max(0.0, math.sin(t))] for t in turns]
-        step = env.step(torch.tensor([legs]).reshape(1, 12).expand(4, 12))
-    assert step.obs[:, env.spec.blocks["velocimeter"]][:, 0].min() > 0.2
-    assert env.robot_pos[:, 2].min() > 0.2
+def test_quadruped_trots_inside_its_limits() -> None:
+    result = example("quadruped")["main"](num_envs=4, steps=100)
+    assert result["speed"] > 0.2 and result["falls"] == 0
+    assert result["speed limit"] > 0 and result["tilt limit"] > 0
+
+
+def test_cart_keeps_clear_of_walking_people() -> None:
+    main = example("walking_person")["main"]
+    careful, careless = (main(num_envs=16, steps=250, care=care) for care in (1.0, 0.0))
+    assert careful["close"] < 0.5 * careless["close"] and careful["goals"] >= 16
 
 
 def test_gymnasium_ppo_trains_and_reports(capsys: pytest.CaptureFixture[str]) -> None:

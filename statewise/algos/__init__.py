@@ -15,7 +15,7 @@ from statewise.algos.trpo_ipo import TrpoIpo
 from statewise.algos.trpo_lag import TrpoLag
 from statewise.algos.trpo_sl import TrpoSl
 from statewise.algos.trpo_usl import TrpoUsl
-from statewise.settings import unknown
+from statewise.settings import typed, unknown
 
 A = TypeVar("A", bound=type[Algorithm])
 
@@ -65,6 +65,7 @@ def _check_settings(cls: type[Algorithm], where: str) -> None:
         raise ValueError(f"the settings_class of {where} is {kind!r}: {advice}")
 
 
+@typed
 def get_algorithm(name: str) -> type[Algorithm]:
     """The algorithm of that name; an unknown one raises ValueError with the closest."""
     key = name.lower().replace("-", "_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ class Train:
     @classmethod
     def from_command_line(cls, args: Sequence[str]) -> Train | Resume:
         """With the options of the algorithm that `--algo` names, once plug-ins are imported."""
-        first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+        first = OptionParser("train", "", add_help=False)
         first.add_argument("--algo", default="scpo")
         first.add_argument("--import", nargs="+", default=(), dest="imports")
         first.add_argument("--resume", nargs="?", const="")

@@ -13,7 +13,7 @@ from statewise.envs.vec_env import VecEnv
 Measured = Literal["clearance", "cost"]
 """What the policy is told of each constraint."""
 Charge = Literal["depth", "contact"]
-"""How a clearance becomes a cost: how far it is below the margin, or 1 if it is."""
+"""How a clearance becomes a cost: how far it is below the margin, up to the ceiling, or 1 if it is."""
 _UNITS = {
     "accelerometer": "m/s^2",
     "velocimeter": "m/s",
@@ -81,12 +81,14 @@ def charges_of(env: Env) -> list[Charge] | None:
     """How each clearance becomes a cost; None if that is not known, as in Gymnasium environments."""
     if not isinstance(env, VecEnv):
         return None
-    probe = torch.tensor([[-0.25], [-0.5]]).expand(2, env.spec.num_costs)
+    margin = torch.tensor(env.spec.margin)
+    most = torch.tensor(env.spec.cost_ceiling) - margin
+    depths = torch.stack([0.25 * most, 0.5 * most, 2.0 * most])
     found: list[Charge] = []
-    for near, far in env.true_cost(probe.to(env.device)).T.tolist():
-        if (near, far) == (0.25, 0.5):
+    for i, costs in enumerate(env.true_cost(-depths.to(env.device)).cpu().T):
+        if torch.allclose(costs, depths[:, i].clamp(max=most[i])):
             found.append("depth")
-        elif (near, far) == (1.0, 1.0):
+        elif bool((costs == 1.0).all()):
             found.append("contact")
         else:
             return None

@@ -103,7 +103,7 @@ def _cost(g: Graph, algo: Algorithm, charges: Sequence[Charge]) -> str:
             f"for each"
         )
     short = g("Sub", g.constant(np.array(algo.spec.margin)), "clearance")
-    short = g.clip(short, 0.0, None)
+    short = g("Min", g.clip(short, 0.0, None), g.constant(np.array(algo.spec.cost_ceiling)))
     if "contact" not in charges:
         return short
     contact = g.constant([charge == "contact" for charge in charges], "bool")

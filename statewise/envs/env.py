@@ -6,12 +6,16 @@ import itertools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from statewise.types import EnvSpec, Step
+
+MOST_WORLDS = 2**20
+"""Most worlds of one environment."""
 
 log = logging.getLogger("statewise")
 
@@ -130,10 +134,17 @@ class Env(Closeable, ABC):
 
 def check_worlds(num_envs: int, seed: int) -> None:
     """Raise ValueError if there cannot be so many worlds, or such a seed."""
-    if num_envs < 1:
-        raise ValueError(f"num_envs is {num_envs}: ask for at least 1 world")
-    if seed < 0:
-        raise ValueError(f"seed is {seed}: give 0 or more")
+    if not 1 <= num_envs <= MOST_WORLDS:
+        raise ValueError(f"num_envs is {num_envs}: give a number of worlds from 1 to {MOST_WORLDS}")
+    check_seed(seed)
+
+
+def check_seed(seed: int | None) -> None:
+    """Raise ValueError if a seed is not a whole number that random generators take."""
+    if seed is None:
+        return
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {seed!r:.60}: give a whole number from 0 to 2**63 - 1")
 
 
 def blocks_of(sizes: Mapping[str, int]) -> dict[str, slice]:

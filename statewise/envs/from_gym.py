@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.envs import gym_protocol as gym
-from statewise.envs.env import Env, check_worlds
+from statewise.envs.env import Env, check_seed, check_worlds
 from statewise.envs.gym_protocol import AnyEnv, Bools, Floats, World
 from statewise.envs.seeds import part_of
 from statewise.plugins import GYM, import_modules, module_and_id
+from statewise.settings import typed
 from statewise.types import EnvSpec, Step, first_step
 
 log = logging.getLogger("statewise")
@@ -51,6 +52,7 @@ class GymEnv(Env):
     there are none.
     """
 
+    @typed
     def __init__(
         self,
         env_id: str | Callable[[], AnyEnv],
@@ -76,7 +78,7 @@ class GymEnv(Env):
         self.num_envs, self.seed, self.device = num_envs, seed, torch.device(device)
         self._worlds: list[World] = []
         # Whatever goes wrong, the probe is closed, and the worlds that were made until then.
-        with closing(make()) as probe, ExitStack() as undo:
+        with closing(_first(make)) as probe, ExitStack() as undo:
             undo.callback(self.close)
             name = GYM + gym.env_name(probe)
             self._actions = gym.action_box(probe.action_space, name)
@@ -149,8 +151,8 @@ class GymEnv(Env):
         With a seed, and the first time, each world gets a seed of its own derived from it. Later
         resets continue with the worlds' own random generators.
         """
+        check_seed(seed)
         if seed is not None:
-            check_worlds(self.num_envs, seed)
             self.seed = seed
         seeded = seed is not None or self._resets == 0
         if seeded:
@@ -162,7 +164,9 @@ class GymEnv(Env):
         """Advance every world by one action `[B, a]`, each component from -1 to 1."""
         self.check_action(action)
         self._ready = False  # until all worlds have been stepped: an error in one ends them all
-        final_obs, reward, cost, terminated, truncated, fault, infos = self._step_worlds(action)
+        final_obs, reward, cost, terminated, truncated, fault, infos = self._step_worlds(
+            action.detach()
+        )
         self._keep_frame(final_obs)
         self._largest = np.maximum(self._largest, cost.max(axis=0))
         cost[fault] = self._largest
@@ -368,6 +372,14 @@ def _shown(
         can = f"it can be drawn as {', '.join(modes)}" if modes else "it cannot be drawn"
         raise ValueError(f"{name} has no render mode {render_mode!r}: {can}")
     return lambda: make(render_mode=render_mode)
+
+
+def _first(make: Callable[[], AnyEnv]) -> AnyEnv:
+    """The first environment that a function makes. ValueError if it makes something else."""
+    env: object = make()
+    if not isinstance(env, gymnasium.Env):
+        raise ValueError(f"env_id makes {env!r:.60}: give a function that makes a gymnasium.Env")
+    return env
 
 
 def _maker(name: str) -> tuple[Callable[..., AnyEnv], int | None]:

@@ -7,9 +7,10 @@ from typing import Any
 
 from statewise.envs.env import Env
 from statewise.plugins import GYM, is_gym
-from statewise.settings import unknown
+from statewise.settings import typed, unknown
 
 
+@typed
 def make_env(
     name: str, num_envs: int = 1, seed: int = 0, device: str = "cpu", **options: Any
 ) -> Env:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from statewise import settings as checked
-from statewise.settings import number, unknown
+from statewise.settings import number, typed, unknown
 
 if TYPE_CHECKING:
     from statewise.sim.measure import Facts
@@ -183,6 +183,7 @@ def robot_names() -> list[str]:
     return list(_ROBOTS)
 
 
+@typed
 def get_robot(name: str) -> Robot:
     """The robot of that name; an unknown one raises ValueError with the closest names."""
     if name not in _ROBOTS:
@@ -196,6 +197,7 @@ def training_steps(suite: str) -> int:
     return SHORT if robot is None else robot.steps
 
 
+@typed
 def register_robot(
     name: str,
     file: str | Path,

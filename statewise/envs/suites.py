@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from statewise.envs.robots import Robot, get_robot, robot_names
-from statewise.settings import unknown
+from statewise.settings import typed, unknown
 
 if TYPE_CHECKING:
     from statewise.core.placement import Arena
@@ -87,6 +87,7 @@ class Suite:
         )
 
 
+@typed
 def parse_suite(name: str) -> Suite:
     """The suite of that name. An unknown or impossible one raises ValueError saying what fits."""
     from statewise.core.placement import fits
@@ -94,8 +95,6 @@ def parse_suite(name: str) -> Suite:
     from statewise.envs.tasks import TASKS
     from statewise.envs.tasks.base import check_ends
 
-    if not isinstance(name, str):
-        raise TypeError(f"the suite is {name!r}: give a name such as 'Point-Hazard-8'")
     tokens = re.findall(r"-(-?[^-]*)", f"-{name}")
     if len(tokens) < 2 or tokens[0] not in robot_names():
         raise ValueError(_advice(name))

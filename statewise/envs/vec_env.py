@@ -12,11 +12,12 @@ from torch import Tensor
 
 from statewise.envs.building import make_rules, may_start, sensors_at_rest, suite_scene
 from statewise.envs.costs import Costs, read_margins
-from statewise.envs.env import Env, check_worlds
+from statewise.envs.env import Env, check_seed, check_worlds
 from statewise.envs.faults import FaultCount
 from statewise.envs.layouts import DeviceStock, LayoutStock
 from statewise.envs.suites import NO_LIMIT, Suite, parse_suite
 from statewise.envs.world import World
+from statewise.settings import typed
 from statewise.sim.backend import Simulator, make_simulator
 from statewise.sim.cpu import one_torch_thread
 from statewise.types import EnvSpec, Step, first_step
@@ -54,6 +55,7 @@ class VecEnv(Env):
 
     can_set_age = True
 
+    @typed
     def __init__(
         self,
         suite: str | Suite,
@@ -196,6 +198,7 @@ class VecEnv(Env):
 
     def reset(self, seed: int | None = None) -> Step:
         """Start a new episode in every world. A seed starts the sequence of layouts anew."""
+        check_seed(seed)
         if seed is not None or not self._ready:
             self._stock.seed(self.seed if seed is None else seed)
         if seed is not None:

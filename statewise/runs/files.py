@@ -55,6 +55,8 @@ def write_new(path: Path, content: bytes) -> None:
         try:
             os.link(beside, path)  # which, unlike a rename, replaces nothing
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and path.exists():
+                raise FileExistsError(f"{path} exists") from None  # whose writer has tidied up
             if error.errno not in _NO_LINKS:
                 raise
             path.touch(exist_ok=False)  # the name is ours now

@@ -129,6 +129,12 @@ class RunFolder:
         """Keep a policy as the safest so far."""
         checkpoint.save(self.checkpoints / checkpoint.BEST_SAFE, payload | self._identity)
 
+    def clean(self, keep: int) -> None:
+        """Remove what a writer that was killed left behind. The caller holds the run's lock."""
+        for folder in (self.path, self.checkpoints):
+            files.remove_leftovers(folder)
+        checkpoint.prune(self.checkpoints, keep)
+
     def close(self) -> None:
         for journal in self._journals:
             journal.close()
@@ -178,6 +184,18 @@ class RunFolder:
                 f"{path} does not fit the run ({type(error).__name__}: {error})"
             ) from error
 
+    def check_settings(self) -> None:
+        """Raise RunFolderError if the newest readable checkpoint is not of this run and its settings.
+
+        Call it before anything is built from `config.json`.
+        """
+        for path in checkpoint.latest(self.checkpoints):
+            try:
+                state = checkpoint.load(path)
+            except checkpoint.CheckpointError:  # `load` will warn of it
+                continue
+            return self.check_belongs(path, state)
+
     def check_belongs(self, path: Path, state: Mapping[str, Any]) -> None:
         """Raise RunFolderError if a checkpoint was written by another run or with other settings."""
         config = self.config()
@@ -220,8 +238,6 @@ class RunFolder:
         marks: how far the files had come then, from the checkpoint. RunFolderError names a file that
         does not begin with what was written to it.
         """
-        for folder in (self.path, self.checkpoints):
-            files.remove_leftovers(folder)
         for journal in self._journals:
             self._check(journal, marks)
         # Newer checkpoints could not be read, or `load` would have taken them. They are put aside

@@ -24,6 +24,7 @@ from statewise.runs.differences import deciding
 from statewise.runs.files import read_bytes
 from statewise.runs.shapes import check, is_number, parse_json, read_json
 from statewise.runs.summary import Columns, RunSummary, read_summary, summarise
+from statewise.settings import typed
 
 if TYPE_CHECKING:
     import pandas
@@ -87,6 +88,7 @@ class Reading:
     notes: tuple[str, ...]
 
 
+@typed
 def read_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pandas.DataFrame:
     """Return the epochs of all runs in and under some folders as one tidy table.
 

@@ -42,7 +42,7 @@ class BoxBody:
 
     half: float
     mass: float
-    friction: float = 0.3
+    friction: float = 0.2
     moves: ClassVar[bool] = True
 
     def add(
@@ -54,6 +54,7 @@ class BoxBody:
                              rgba=_RGBA["box"])  # fmt: skip
         apply(geom, surface)
         geom.friction = [self.friction, 0.005, 0.0001]
+        geom.priority = 1  # this friction counts, whatever the floor's is
         geom.condim = max(3, geom.condim)
         geom.contype = 3
         scene.add_sensor(name=f"placed_{name}", type=mujoco.mjtSensor.mjSENS_FRAMEPOS,

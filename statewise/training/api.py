@@ -18,7 +18,7 @@ from statewise.runs import checkpoint
 from statewise.runs.differences import differences
 from statewise.runs.folder import RunFolder, check_folder
 from statewise.runs.lock import lock_run
-from statewise.settings import to_json
+from statewise.settings import to_json, typed
 from statewise.training import loop
 from statewise.training.config import TrainSettings, parse_run, read_config
 from statewise.training.evaluate import Evaluation, world_count
@@ -31,6 +31,7 @@ from statewise.training.view import View
 from statewise.training.worst import WorstEpisodes
 
 
+@typed
 def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) -> Path:
     """Train, and return the run folder.
 
@@ -93,6 +94,7 @@ def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None =
     return Training.resume(settings.folder, env)
 
 
+@typed
 def resume(
     path: str | Path, quiet: bool = False, imports: Sequence[str] = (), trust: bool = False
 ) -> Path:
@@ -103,6 +105,7 @@ def resume(
     """
     folder = RunFolder.open(Path(path))
     with lock_run(folder.path):
+        folder.check_settings()
         import_for_run(folder.path, folder.config(), imports, trust)
         settings, _ = read_config(folder.config())
         with loop.build_env(settings) as env:
@@ -116,6 +119,7 @@ def finished(path: Path) -> bool:
     return len(folder.metrics()) >= settings.epochs
 
 
+@typed
 def evaluate(
     path: str | Path,
     episodes: int = 1000,

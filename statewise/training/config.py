@@ -16,10 +16,19 @@ from statewise.envs.robots import training_steps
 from statewise.plugins import is_gym
 from statewise.runs.folder import file_name
 from statewise.runs.identity import new_run_id
+from statewise.runs.shapes import check
 from statewise.settings import number, option
 from statewise.types import EnvSpec
 from statewise.version import __version__
 
+MOST_NUMBERS = 10**6
+"""Largest size of an observation or action."""
+_SPEC = {
+    "name": str, "obs_size": int, "action_size": int, "cost_names": list[str],
+    "cost_ceiling": list[float], "max_episode_steps": int, "control_dt": float,
+    "blocks": dict[str, list[int]], "num_zeros": int,
+}  # fmt: skip
+"""The form of the environment's facts in `config.json`."""
 _MANY_STEPS = 20_000_000
 """A robot that is trained for longer than this by default gets more worlds on a GPU."""
 
@@ -147,26 +156,36 @@ def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
     made_by = config.get("statewise")
     train, own = config["train"], config["algorithm"]
     try:
+        check({"algo": ""} | train, {"algo": str}, "train")
         kind = get_algorithm(train.get("algo", ""))
         found = (
             settings.parse(TrainSettings, train, text=False),
             settings.parse(kind.settings_class, own, text=False),
         )
     except ValueError as error:
-        plugins = " ".join(train.get("imports", ()))
+        plugins = " ".join(map(str, train.get("imports") or ()))
         hint = f" It was trained with --import {plugins}." if plugins else ""
         raise ValueError(f"config.json (statewise {made_by}): {error}{hint}") from error
     return found
 
 
 def read_spec(config: dict[str, Any]) -> EnvSpec:
-    """The environment's facts that a run was trained with."""
-    spec = dict(config["spec"])
-    spec["blocks"] = {name: slice(*ends) for name, ends in spec["blocks"].items()}
-    spec["cost_names"] = tuple(spec["cost_names"])
-    for name in ("cost_ceiling", "margin", "clearance_units"):
-        spec[name] = tuple(spec.get(name, ()))
-    return EnvSpec(**spec)
+    """The environment's facts that a run was trained with. ValueError names a field of a wrong form."""
+    try:
+        check({"spec": None} | config, {"spec": _SPEC}, "config.json")
+        spec = dict(config["spec"])
+        if unknown := sorted(set(spec) - {f.name for f in dataclasses.fields(EnvSpec)}):
+            raise ValueError(f"spec has no field {unknown[0]!r:.40}")
+        if any(len(ends) != 2 for ends in spec["blocks"].values()):
+            raise ValueError("blocks in spec has ends that are not two numbers")
+        if max(spec["obs_size"], spec["action_size"]) > MOST_NUMBERS or spec["obs_size"] < 1:
+            raise ValueError(f"sizes in spec are not from 1 to {MOST_NUMBERS:,}")
+        spec["blocks"] = {name: slice(*ends) for name, ends in spec["blocks"].items()}
+        for name in ("cost_names", "cost_ceiling", "margin", "clearance_units"):
+            spec[name] = tuple(spec.get(name, ()))
+        return EnvSpec(**spec)
+    except ValueError as error:
+        raise ValueError(f"config.json: {error}") from error
 
 
 def cores() -> int:

@@ -107,6 +107,7 @@ class Training:
         else:
             training = cls(settings, algo_settings, folder, worlds)
             folder.rewind(0)
+        folder.clean(settings.keep_checkpoints)
         log.info("continuing %s after epoch %d", path, training.epoch)
         return training
 
@@ -198,6 +199,7 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
 
     The first Ctrl-C or SIGTERM lets the epoch finish and saves; the second stops at once.
     """
+    training.folder.clean(training.settings.keep_checkpoints)
     if training.epoch == 0:
         training.save()  # so that a run killed in its first epochs can be resumed too
     notice = "stopping after this epoch; press Ctrl-C again to stop at once"

@@ -18,6 +18,7 @@ from statewise.plugins import import_for_run
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.identity import PolicyId, policy_sha256
+from statewise.settings import typed
 from statewise.training.config import TrainSettings, read_config, read_spec
 from statewise.types import EnvSpec, Step
 
@@ -150,6 +151,7 @@ class Policy:
         return Step.from_costs(obs, torch.zeros(len(obs)), cost, largest, largest, no, no, obs, no)
 
 
+@typed
 def load_policy(
     path: str | Path,
     best_safe: bool = False,
@@ -168,6 +170,7 @@ def load_policy(
     folder = _run_of(path, best_safe) if path.is_file() else RunFolder.open(path)
     folder.check_policy()
     config = folder.config()
+    folder.check_settings()
     import_for_run(folder.path, config, imports, trust)
     settings, algo_settings = read_config(config)
     kind, spec = get_algorithm(settings.algo), read_spec(config)

@@ -118,6 +118,12 @@ def test_settings_that_change_acting_are_exported(name: str, settings: dict[str,
     np.testing.assert_allclose(found[0], expected[0], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("suite", ["Point-Hazard-1", *SUITES, "Drone-3DHazard-4", "Arm3-Hazard-8"])
+def test_the_costs_of_every_kind_of_suite_come_from_clearances(suite: str) -> None:
+    charges = charges_of(VecEnv(suite, 1, threads=1, margin=0.05))
+    assert charges is not None and charges[0] == "depth"
+
+
 @pytest.mark.parametrize("margin", [0.0, 0.1])
 def test_clearances_become_the_cost_that_was_trained_on(margin: float) -> None:
     env, obs = recorded("Point-Hazard-8-Pillar-4", margin)
@@ -125,8 +131,8 @@ def test_clearances_become_the_cost_that_was_trained_on(margin: float) -> None:
     assert charges == ["depth", "contact"] and env.spec.margin == (margin, margin)
     algo = randomised("scpo", env.spec, obs)
     generator = torch.Generator().manual_seed(5)
-    clearance = torch.rand(ROWS, 2, generator=generator) - 0.4
-    depth = (margin - clearance).clamp(min=0)
+    clearance = torch.rand(ROWS, 2, generator=generator) - 0.5  # some deeper than the ceiling
+    depth = (margin - clearance).clamp(min=0, max=0.3 + margin)
     cost = torch.stack([depth[:, 0], (depth[:, 1] > 0).float()], dim=1)
     rows, _, before = inputs(obs, 2)
     model = build_model(algo, "clearance", charges)

@@ -244,7 +244,7 @@ def test_verify_checks_an_export(
     assert "1 of 5 checks failed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("given", "said"), [(["nowhere"], "no such"), (["."], "neither")])
+@pytest.mark.parametrize(("given", "said"), [(["nowhere"], "no such"), (["."], "none of these")])
 def test_verify_refuses_what_is_neither(
     given: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

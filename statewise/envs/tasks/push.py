@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from statewise.sim.draw import Mark
 
 _YELLOW: RGB = (0.93, 0.62, 0.16)
-_BOX = BoxBody(half=0.15, mass=0.002)
+_BOX = BoxBody(half=0.15, mass=0.001)
 _RADIUS = 0.4
 """How close the centre of the box has to come to the centre of the goal. Metres."""
 

@@ -1,0 +1,193 @@
+"""Constraints and tasks: each built-in one measures what it says, and users' own are checked."""
+
+import logging
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+import statewise
+from statewise import Task, World
+from statewise.envs.constraints import CONSTRAINTS
+from statewise.envs.registry import Registry
+from statewise.envs.tasks import TASKS
+from statewise.envs.vec_env import VecEnv
+
+NEW = ("Point-Ghost-4", "Point-Push-Hazard-2", "Point-Chase-Fence-2", "Ant-Run-Speed-2-Tilt-45")
+
+
+@pytest.fixture
+def clean() -> Iterator[None]:
+    """Forget what a test registers."""
+    stores = (CONSTRAINTS.entries, TASKS.entries, Registry.taken)
+    before = [dict(store) for store in stores]  # type: ignore[call-overload]
+    yield
+    for store, old in zip(stores, before, strict=True):
+        store.clear()
+        store.update(old)  # type: ignore[arg-type]
+
+
+def actions(env: VecEnv, count: int, seed: int = 0) -> Iterator[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        yield 2 * torch.rand(env.num_envs, env.spec.action_size, generator=generator) - 1
+
+
+@pytest.mark.parametrize("suite", NEW)
+def test_a_saved_environment_goes_on_bit_for_bit(suite: str) -> None:
+    env, other = (VecEnv(suite, 4, seed=s, threads=1) for s in (1, 9))
+    env.reset()
+    env.set_age(torch.tensor([0, 970, 980, 990]))
+    for action in actions(env, 5):
+        env.step(action)
+    other.load_state_dict(env.state_dict())
+    for action in actions(env, 30, seed=1):
+        a, b = env.step(action), other.step(action)
+        for name in vars(a):
+            assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+def test_a_speed_limit_is_charged_by_how_much_it_is_exceeded() -> None:
+    env = VecEnv("Point-Speed-0.1", 1)
+    env.reset()
+    for _ in range(20):
+        step = env.step(torch.tensor([[1.0, 0.0]]))
+    velocity = env.look(0, env._sensors).sensor("velocimeter")[0, :2].norm()
+    assert step.clearance.item() == pytest.approx(0.1 - float(velocity), abs=1e-6)
+    assert step.cost.item() == pytest.approx(min(float(velocity) - 0.1, 0.1), abs=1e-6)
+
+
+def test_ghosts_walk_or_follow_at_their_speeds() -> None:
+    env = VecEnv("Point-Ghost-2", 8, seed=3)
+    env.reset()
+    before, robot = env.objects("ghost").clone(), env.robot_pos.clone()
+    env.step(torch.zeros(8, 2))
+    moved = env.objects("ghost") - before
+    dt = env.spec.control_dt
+    assert moved[:, 0].norm(dim=-1).tolist() == pytest.approx([0.5 * dt] * 8, rel=1e-3)
+    assert moved[:, 1].norm(dim=-1).tolist() == pytest.approx([0.25 * dt] * 8, rel=1e-3)
+    gap = (robot - before[:, 1])[:, :2]
+    cosine = torch.nn.functional.cosine_similarity(moved[:, 1, :2], gap, dim=1)
+    assert float(cosine.min()) > 0.999
+
+
+def test_a_pushed_box_moves_and_pays_its_progress() -> None:
+    env = VecEnv("Point-Push-Hazard-1", 1)
+    env.reset_to(
+        torch.zeros(1, 2), torch.zeros(1), torch.tensor([[1.7, 0.0, 0.2]]),
+        torch.tensor([[[-1.5, -1.5, 0.0]]]), box=torch.tensor([[[0.6, 0.0, 0.15]]]),
+    )  # fmt: skip
+    total, done = 0.0, False
+    for _ in range(300):
+        step = env.step(torch.tensor([[1.0, 0.0]]))
+        total += step.reward.item()
+        done = done or bool(step.success)
+        if done:
+            break
+    assert done and step.terminated.item() and total > 1.5
+
+
+def test_a_command_is_observed_and_kept_by_standing_robots_never() -> None:
+    env = VecEnv("Point-Run", 4, seed=2)
+    step = env.reset()
+    command = step.obs[:, env.spec.blocks["command"]]
+    assert bool((command[:, 0] >= 0.3).all()) and bool((command[:, 0] <= 1.0).all())
+    assert len(set(command[:, 0].tolist())) == 4
+    env.set_age(torch.full((4,), 999))
+    step = env.step(torch.zeros(4, 2))
+    assert step.truncated.all() and not step.success.any() and not step.terminated.any()
+
+
+@pytest.mark.parametrize("suite", ("Point-Ghost-3-Speed-1-Tilt-30-Fence-2", "Point-Push-Effort-2"))
+def test_terms_give_the_same_numbers_on_warp(suite: str) -> None:
+    pytest.importorskip("mujoco_warp")
+    cpu, warp = (VecEnv(suite, 4, seed=1, device=d, threads=1) for d in ("cpu", "warp-cpu"))
+    a, b = cpu.reset(), warp.reset()
+    torch.testing.assert_close(b.obs, a.obs, atol=1e-4, rtol=1e-3)
+    for action in actions(cpu, 5):
+        a, b = cpu.step(action), warp.step(action)
+        torch.testing.assert_close(b.clearance, a.clearance, atol=2e-3, rtol=1e-3)
+        torch.testing.assert_close(b.reward, a.reward, atol=2e-3, rtol=1e-3)
+
+
+def test_a_constraint_is_one_function(clean: None) -> None:
+    @statewise.constraint("Height", unit="m")
+    def height(world: World, limit: float) -> Tensor:
+        """Metres below a height."""
+        return limit - world.position[:, 2]
+
+    env = VecEnv("Point-Hazard-2-Height-1.5")
+    assert env.spec.cost_names == ("hazard", "height") and env.spec.clearance_units[1] == "m"
+    step = env.reset()
+    assert step.clearance[0, 1].item() == pytest.approx(1.5 - env.robot_pos[0, 2].item())
+    with pytest.raises(ValueError, match="'Height' is taken by a constraint"):
+        statewise.constraint("Height")(height)
+
+
+def test_a_clearance_that_is_not_finite_ends_the_episode_at_the_ceiling(
+    clean: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    @statewise.constraint("Odd", ceiling=2.0)
+    def odd(world: World) -> Tensor:
+        late = world.steps >= 3
+        return torch.where(late, math.nan, 1.0)
+
+    env = VecEnv("Point-Hazard-1-Odd", 2)
+    env.reset()
+    env.set_age(torch.tensor([1, 0]))
+    with caplog.at_level(logging.WARNING):
+        env.step(torch.zeros(2, 2))
+        step = env.step(torch.zeros(2, 2))
+    assert step.sim_fault.tolist() == step.terminated.tolist() == [True, False]
+    assert step.cost[0].tolist() == pytest.approx([0.6, 2.0]) and env.faults == 1
+    assert "not finite from odd in world 0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda w: 1.0, "returned a float for 3 worlds"),
+        (lambda w: w.position, r"of shape \(3, 3\)"),
+        (lambda w: w.position[:, 0] * math.nan, "is nan for a robot at rest in world 0"),
+        (lambda w: w.position[:, 0] - 1.0, "is broken at the start"),
+        (lambda w: w.sensor("sonar")[:, 0], "Point has no sensor 'sonar'. Add it"),
+    ],
+)
+def test_a_constraint_of_a_wrong_form_is_refused(clean: None, result: object, message: str) -> None:
+    def wrong(world: World) -> Tensor:
+        return result(world)  # type: ignore[operator,no-any-return]
+
+    statewise.constraint("Wrong")(wrong)
+    with pytest.raises((ValueError, TypeError), match=message):
+        VecEnv("Point-Hazard-1-Wrong")
+
+
+def test_a_task_that_never_ends_is_refused(clean: None) -> None:
+    @statewise.task("Wander")
+    class Wander(Task):
+        """Never ends."""
+
+        max_steps = None
+
+        def reward(self, world: World) -> Tensor:
+            return world.position[:, 0]
+
+    with pytest.raises(ValueError, match="its episodes would never end"):
+        VecEnv("Point-Wander-Hazard-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Point-Speed--1", "limit of Speed.*is -1: give a finite number, above 0"),
+        ("Point-Tilt-400", "limit of Tilt.*is 400: give a number from 1 to 180"),
+        ("Point-Speed", "gives no limit to Speed: write Speed-LIMIT"),
+        ("Point-Hazard-300000000", "asks for 300000000 Hazards.*from 1 to 13"),
+        ("Point-Speed-nan", "is nan"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_answered_with_the_range(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        VecEnv(name)
