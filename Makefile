@@ -39,7 +39,7 @@ bench: .venv/base
 
 .venv/base: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --editable .
+	$(PIP) --editable ".[report,video]"
 	touch $@
 
 .venv/dev: .venv/base

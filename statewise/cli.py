@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
 from statewise import settings
+from statewise.extras import MissingPackage
 from statewise.version import __version__
 
 COMMANDS = {
@@ -178,12 +179,12 @@ def _is_number(text: str) -> bool:
 
 def _is_mistake(error: Exception) -> bool:
     """Whether an error is a wrong input, which is told in a line, and not a fault of the program."""
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | MissingPackage):
         return True
-    from statewise.sim.backend import GpuError, MissingPackage
+    from statewise.sim.backend import GpuError
     from statewise.sim.draw import DrawError
 
-    return isinstance(error, GpuError | MissingPackage | DrawError)
+    return isinstance(error, GpuError | DrawError)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "statewise"
 LAYERS = [
-    {"types", "version", "settings"},
+    {"types", "version", "settings", "extras"},
     {"core", "plugins", "metrics"},
     {"cuda_graphs", "nets", "sim", "theory", "runs"},
     {"algos", "envs"},
-    {"training"},
+    {"training", "pretrained"},
     {"bench", "report", "deploy"},
     {"paper"},
     {"cli", "cli_tables"},

@@ -17,6 +17,7 @@ from statewise.envs.observation import UNUSED_LIDARS
 from statewise.envs.terms import RGB
 from statewise.envs.vec_env import VecEnv
 from statewise.envs.world import World
+from statewise.extras import need
 from statewise.sim.draw import Canvas, DrawError, Mark, View, Window, body_box
 from statewise.sim.scene import ROBOT
 from statewise.types import Step
@@ -184,6 +185,7 @@ class VideoFile(Closeable):
 
     def __init__(self, path: str | Path, fps: float) -> None:
         self.path = check_video_path(path)
+        need("writing a video", "video")
         import imageio.v2 as imageio  # takes a while, and only videos need it
 
         if self.path.suffix.lower() == ".gif":
@@ -359,6 +361,7 @@ def _readout_text(env: VecEnv, now: _Now, tally: Tally | None) -> list[tuple[str
 
 def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | None) -> np.ndarray:
     """The picture with time, return and costs in a corner, framed in red while there is cost."""
+    need("writing numbers into a picture", "video", "PIL")
     from PIL import Image, ImageDraw, ImageFont  # only readouts need it
 
     height, width = pixels.shape[:2]
