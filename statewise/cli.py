@@ -17,10 +17,8 @@ from statewise.extras import MissingPackage
 from statewise.version import __version__
 
 COMMANDS = {
-    "train": (
-        "commands.train:Train",
-        "Train an algorithm in a suite, or continue a run (--resume RUN).",
-    ),
+    "train": ("commands.train:Train", "Train an algorithm in a suite."),
+    "resume": ("commands.resume:Resume", "Continue a run where it stopped, or make it longer."),
     "evaluate": ("commands.evaluate:Evaluate", "Say how good and how safe a trained policy is."),
     "certify": (
         "deploy.certify_command:Certify",

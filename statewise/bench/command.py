@@ -1,4 +1,4 @@
-"""`statewise bench`: what its subcommands ask for, and how a grid is run and reported."""
+"""`statewise bench`: the options of its subcommands, and how a grid is run and reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLAN: dict[State, str] = {
 }  # fmt: skip
 """What a run's state means for the plan."""
 _MOST_NOTES = 8
-"""Runs whose troubles are told in full."""
+"""Most runs whose problems are printed in full."""
 STOPPED_STATUS = 130
 """Exit status after Ctrl-C, as is usual."""
 
@@ -49,7 +49,7 @@ class GridOptions(LaunchOptions):
     suites: tuple[str, ...] = option((), metavar="SUITE")
     """Suites, such as Point-Hazard-8 Ant-Hazard-8."""
     seeds: str = "0"
-    """Seeds: 0..2 are 0, 1 and 2; 0,1,5 are these; 3 is that one."""
+    """Seeds: 0..2 means 0, 1 and 2. 0,1,5 means these three."""
     steps: int = number(0, least=0)
     """Environment steps of each run, such as 6M. 0 takes as many as `statewise train` does."""
     num_envs: int = number(0, least=0)
@@ -65,7 +65,7 @@ class GridOptions(LaunchOptions):
     imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
     """Modules to import first, such as one that registers your environment, robot or algorithm."""
     dry_run: bool = False
-    """Print what would be trained, and how long it may take, and stop."""
+    """Only print the plan and an estimate of the time."""
 
     def given(self) -> dict[str, Any]:
         """What the settings of the runs are, or the list of values that one takes."""
@@ -117,7 +117,7 @@ class Paper(GridCommand):
 
 @dataclass(frozen=True)
 class Frontier(GridCommand):
-    """Vary the training margin and the cost limit, and see what safety costs in return.
+    """Vary the training margin and the cost limit, to compare return with safety.
 
     Every margin is trained with every limit, as a variant of its own. `statewise report OUT` then draws
     return against violations and names the settings that no other one beats. Otherwise like

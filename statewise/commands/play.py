@@ -46,10 +46,10 @@ class Play(PluginOptions):
     """Watch a policy: as a video, in a window, or as numbers only."""
 
     what: str = option(positional=True, metavar="SUITE|RUN")
-    """A suite such as Point-Hazard-8, a Gymnasium environment gym:ID, or a run folder or one of its
-    checkpoint files, whose policy is then played."""
+    """A suite such as Point-Hazard-8, or a Gymnasium environment gym:ID. A run folder, or one of its
+    checkpoint files, plays its policy."""
     policy: Literal["random", "zero"] | None = None
-    """What chooses the actions in a suite: random ones, each held for 0.1 s (the default), or none."""
+    """Actions in a suite: random, each held for 0.1 s (the default), or zero."""
     video: Path | None = None
     """Write a video to this file (.mp4 or .gif)."""
     window: bool = False
@@ -69,7 +69,7 @@ class Play(PluginOptions):
     best_safe: bool = False
     """Play the policy of the run's safest epoch instead of its last one."""
     speed: bool = True
-    """Measure the speed of the environment with 256 worlds too (about two seconds)."""
+    """Also measure the speed of the environment with 256 worlds (about two seconds)."""
 
     def __post_init__(self) -> None:
         settings.check(self)

@@ -1,4 +1,4 @@
-"""`statewise plot` and `statewise report`: runs, drawn and compared."""
+"""`statewise plot` and `statewise report`: draw and compare runs."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Plot:
 
 @dataclass(frozen=True)
 class Report:
-    """Make a web page, and its Markdown twin, of all runs in some folders."""
+    """Compare all runs in some folders, as a web page and as a Markdown file."""
 
     runs: tuple[Path, ...] = option((), positional=True, metavar="RUNS")
-    """Folders that are searched for runs."""
+    """Folders to search for runs."""
     out: Path = Path("report")
     """Where index.html, report.md and pictures/ go."""
     notes: Path | None = None
     """A Markdown file of explanations, with a heading for each suite, as in `# Point-Hazard-8`."""
     baseline: str | None = None
-    """The algorithm that others are compared with (default: trpo, if it is there)."""
+    """Compare the other algorithms with this one (default: trpo, if there are such runs)."""
     export: Path | None = None
-    """Write the runs there too, in a small form from which the same report can be made."""
+    """Also write the runs to this folder, in a small form that gives the same report."""
     open: bool = False
     """Show the page in the browser."""
     imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")

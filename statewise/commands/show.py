@@ -1,4 +1,4 @@
-"""`statewise list` and `statewise demo`: what there is, and what it does."""
+"""`statewise list` and `statewise demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`statewise verify`: whether files are whole and belong together."""
+"""`statewise verify`: check that files are complete and belong together."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class WorstEpisodes:
     def facts(self, episodes: int, seed: int, sampled: bool) -> Facts:
         """What a file of the recordings says about them."""
         spec, signal = self.env.spec, self.algo.cost_signal
-        name = {"increment": "D", "cost": "C"}[signal.kind] if signal is not None else ""
+        name = "" if signal is None else "D" if signal.needs_maximum else "C"
         return Facts(
             spec.name, self.algo.name, policy_sha256(self.algo.state_dict()), episodes, seed, sampled,
             spec.cost_names, spec.clearance_units, spec.control_dt, name,
