@@ -86,12 +86,12 @@ def portrait(name: str) -> Image.Image:
     env.reset_to(torch.zeros(1, 2), torch.zeros(1), away[:, 0], away)
     hold(env, name)
     azimuth, elevation, distance = PORTRAITS[name]
-    with Renderer(env, 2 * SIZE[0], 2 * SIZE[1], lidar=False) as renderer:
+    with Renderer(env, *SIZE, lidar=False, fine=True) as renderer:
         low, high = body_box(env.sim.model, env.sim.data(0), ROBOT)
         x, y, z = ((low + high) / 2).tolist()
         size = float(np.linalg.norm(high - low))
         renderer.camera = View((x, y, z), distance * size, azimuth, elevation)
-        return shrink(renderer.frame(overlay=False), SIZE)
+        return Image.fromarray(renderer.frame(overlay=False))
 
 
 def whole_suite(suite: str, seed: int) -> Image.Image:
@@ -99,8 +99,8 @@ def whole_suite(suite: str, seed: int) -> Image.Image:
     env = make_env(suite, seed=seed)
     env.reset()
     hold(env, env.suite.robot.name)
-    with Renderer(env, 2 * SIZE[0], 2 * SIZE[1]) as renderer:
-        return shrink(renderer.frame(overlay=False), SIZE)
+    with Renderer(env, *SIZE, fine=True) as renderer:
+        return Image.fromarray(renderer.frame(overlay=False))
 
 
 def readout() -> Image.Image:
@@ -110,10 +110,10 @@ def readout() -> Image.Image:
     hazards = torch.tensor([[[0.1, 0.2, 0.02], [-1.2, 0.9, 0.02], [0.9, -0.8, 0.02],
                              [-1.0, -0.7, 0.02]]])  # fmt: skip
     env.reset_to(torch.tensor([[-0.75, -0.35]]), torch.tensor([0.6]), goal, hazards)
-    with Renderer(env, 2 * SIZE[0], 2 * SIZE[1]) as renderer:
+    with Renderer(env, *SIZE, fine=True) as renderer:
         for _ in range(100):
             renderer.follow(env.step(torch.tensor([[0.02, 0.0]])))
-        return shrink(renderer.frame(), SIZE)
+        return Image.fromarray(renderer.frame())
 
 
 def montage() -> Image.Image:
@@ -130,7 +130,7 @@ def towards_goal(suite: str, seed: int, distance: float, elevation: float) -> Im
     env = make_env(suite, seed=seed)
     env.reset()
     hold(env, env.suite.robot.name)
-    with Renderer(env, 2 * TILE[0], 2 * TILE[1]) as renderer:
+    with Renderer(env, *TILE, fine=True) as renderer:
         low, high = body_box(env.sim.model, env.sim.data(0), ROBOT)
         centre = (low + high) / 2
         goal = env.goal[0].numpy()
@@ -138,7 +138,7 @@ def towards_goal(suite: str, seed: int, distance: float, elevation: float) -> Im
         between = centre + 0.25 * (goal - centre)
         lookat = (float(between[0]), float(between[1]), float(centre[2]) * 0.8)
         renderer.camera = View(lookat, distance, azimuth - 18.0, elevation)
-        return shrink(renderer.frame(overlay=False), TILE)
+        return Image.fromarray(renderer.frame(overlay=False))
 
 
 def hold(env: VecEnv, robot: str) -> None:
@@ -146,11 +146,6 @@ def hold(env: VecEnv, robot: str) -> None:
     action, steps = POSES[robot]
     for _ in range(steps):
         env.step(torch.tensor([action]))
-
-
-def shrink(pixels: np.ndarray, size: tuple[int, int]) -> Image.Image:
-    """Drawn at twice the size, so that edges are smooth."""
-    return Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS)
 
 
 def save(image: Image.Image, path: Path, colours: int = 192) -> None:

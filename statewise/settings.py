@@ -283,8 +283,11 @@ def _read(name: str, hint: Any, value: Any, text: bool) -> Any:
             return tuple(_read_one(name, kind, item, kind, value, text) for kind, item in pairs)
         if typing.get_origin(inner[0]) is tuple:
             return tuple(_read(name, inner[0], item, text) for item in items)
-        if text and inner[0] in (int, float):  # 64,64 and "64 64" are two numbers
+        words = typing.get_origin(inner[0]) is Literal
+        if text and (words or inner[0] in (int, float)):  # 64,64 and "64 64" are two numbers
             items = [part for item in items for part in _parts(item)]
+        if words:
+            return tuple(_read(name, inner[0], item, text) for item in items)
         return tuple(_read_one(name, inner[0], item, hint, value, text) for item in items)
     return _read_one(name, hint, value, hint, value, text)
 
@@ -369,11 +372,11 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
         if f.default is not dataclasses.MISSING and f.default not in (None, "", ()):
             text += f" (default: {_shown(f.default)})"
         several = typing.get_origin(hints[f.name]) is tuple
+        inner = typing.get_args(hints[f.name])[0] if several else hints[f.name]
         given: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS, "dest": f.name}
-        if typing.get_origin(hints[f.name]) is Literal:
-            given["metavar"] = "{" + ",".join(map(str, typing.get_args(hints[f.name]))) + "}"
+        if typing.get_origin(inner) is Literal:
+            given["metavar"] = "{" + ",".join(map(str, typing.get_args(inner))) + "}"
         else:
-            inner = typing.get_args(hints[f.name])[0] if several else hints[f.name]
             short = {int: "N", float: "X"}.get(inner, f.name.upper())
             given["metavar"] = facts.get("metavar") or short
         if facts.get("positional"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from statewise import metrics
-from statewise.algos import ALGORITHMS, TrustRegionSettings
+from statewise.algos import ALGORITHMS, ConstrainedSettings, TrustRegionSettings
 
 DOCS = Path(__file__).parent.parent / "docs"
 SHARED = {f.name for f in dataclasses.fields(TrustRegionSettings)}
@@ -16,6 +16,8 @@ SHARED = {f.name for f in dataclasses.fields(TrustRegionSettings)}
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_page_of_an_algorithm_lists_its_settings_with_their_defaults(name: str) -> None:
     page = (DOCS / "algorithms" / f"{name}.md").read_text()
+    if issubclass(ALGORITHMS[name].settings_class, ConstrainedSettings):
+        page += (DOCS / "algorithms" / "constrained_step.md").read_text()
     listed = dict(re.findall(r"^\| `(\w+)` \| `([^`]*)` \|", page, flags=re.M))
     for field in dataclasses.fields(ALGORITHMS[name].settings_class):
         if field.name in SHARED:

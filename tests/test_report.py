@@ -472,12 +472,12 @@ def test_where_the_numbers_come_from_is_on_the_page(tmp_path: Path) -> None:
 
 
 def test_the_command_of_a_group_makes_its_runs(tmp_path: Path) -> None:
-    write_run(tmp_path, seed=3, label="wide", epochs=20, hidden=(32, 32), reliable=False)
+    write_run(tmp_path, seed=3, label="wide", epochs=20, hidden=(32, 32), rescue=False)
     group = only(tmp_path)
     assert group.name == "wide" and not group.main
     assert command(group) == (
         "statewise train Point-Hazard-8 --algo scpo --seed 3 --label wide --steps 599040 "
-        "--hidden 32 32 --no-reliable"
+        "--hidden 32 32 --no-rescue"
     )
 
 

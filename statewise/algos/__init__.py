@@ -3,18 +3,27 @@
 import re
 from typing import TypeVar
 
-from statewise.algos.base import Algorithm, CostSettings, LimitSettings, Metrics, Settings
+from statewise.algos.ascpo import Ascpo
+from statewise.algos.base import Algorithm, Metrics
+from statewise.algos.batch import Batch
 from statewise.algos.cpo import Cpo
-from statewise.algos.estimates import Batch, CostSignal
 from statewise.algos.pcpo import Pcpo
-from statewise.algos.policy_step import TrustRegionAlgorithm, TrustRegionSettings, surrogate
+from statewise.algos.policy_step import ConstrainedAlgorithm, TrustRegionAlgorithm, surrogate
 from statewise.algos.scpo import Scpo
+from statewise.algos.shared_settings import (
+    ConstrainedSettings,
+    CostSettings,
+    LimitSettings,
+    Settings,
+    TrustRegionSettings,
+)
 from statewise.algos.trpo import Trpo
 from statewise.algos.trpo_fac import TrpoFac
 from statewise.algos.trpo_ipo import TrpoIpo
 from statewise.algos.trpo_lag import TrpoLag
 from statewise.algos.trpo_sl import TrpoSl
 from statewise.algos.trpo_usl import TrpoUsl
+from statewise.core.mmdp import CostSignal
 from statewise.settings import typed, unknown
 
 A = TypeVar("A", bound=type[Algorithm])
@@ -74,13 +83,15 @@ def get_algorithm(name: str) -> type[Algorithm]:
     return ALGORITHMS[key]
 
 
-for _cls in (Scpo, Trpo, Cpo, Pcpo, TrpoLag, TrpoFac, TrpoIpo, TrpoSl, TrpoUsl):
+for _cls in (Scpo, Trpo, Cpo, Pcpo, TrpoLag, TrpoFac, TrpoIpo, TrpoSl, TrpoUsl, Ascpo):
     register_algorithm(_cls)
 
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "Batch",
+    "ConstrainedAlgorithm",
+    "ConstrainedSettings",
     "CostSettings",
     "CostSignal",
     "LimitSettings",

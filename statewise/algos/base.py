@@ -1,100 +1,24 @@
-"""What every algorithm is: settings, networks, acting, state. How it improves is its own."""
+"""What every algorithm is: networks, acting, estimates, state. How it improves is its own."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from statewise.algos.batch import Batch
 from statewise.algos.critics import Critics, cost_critic
-from statewise.algos.estimates import Batch, CostSignal, evaluate_critics, make_batch
+from statewise.algos.shared_settings import CostSettings, LimitSettings, Settings
+from statewise.core import mmdp, returns
+from statewise.core.mmdp import CostSignal, sums_of_costs
 from statewise.cuda_graphs import Graphed
 from statewise.nets import GaussianPolicy, Scaler, mlp
-from statewise.settings import check, number
 from statewise.types import Act, EnvSpec, Rollout, Step
 
 Metrics = dict[str, float]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Shared by all algorithms. The defaults are the paper's where its table has one, except for
-    `scale_inputs` and `critic_batch`."""
-
-    hidden: tuple[int, ...] = number((64, 64), least=1)
-    """Widths of the hidden layers of every network."""
-    scale_inputs: bool = True
-    """Normalise observations by their mean and standard deviation over all data so far; off feeds
-    them to the networks as they are, as the paper does."""
-    log_std: float = number(-0.5, finite=True)
-    """Logarithm of the policy's standard deviation at the start."""
-    gamma: float = number(0.99, least=0, most=1)
-    """Discount of the reward."""
-    lam: float = number(0.97, least=0, most=1)
-    """Decay of the generalised advantage estimate of the reward."""
-    critic_iterations: int = number(80, least=1)
-    """Adam steps for each critic in an epoch."""
-    critic_lr: float = number(1e-3, above=0)
-    """Learning rate of the critics."""
-    critic_batch: int = number(4096, least=0)
-    """Rows in a critic step, drawn anew each time; 0 takes all, as the paper does."""
-
-    def __post_init__(self) -> None:
-        check(self)
-        if not self.hidden:
-            raise ValueError("hidden is (): give at least one width")
-        if self.critic_batch == 1:
-            raise ValueError("critic_batch is 1: give 0 (all rows) or at least 2")
-
-
-@dataclass(frozen=True)
-class LimitSettings(Settings):
-    """Shared by the methods that keep a cost below a limit."""
-
-    cost_limit: tuple[float, ...] = number((0.0,), finite=True)
-    """Limit of each constraint; one number serves all."""
-    allow_negative_limit: bool = False
-    """Accept a limit below zero, which no policy can meet (the published SCPO code ran -0.03)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.cost_limit:
-            raise ValueError(
-                "cost_limit is (): give one number for each constraint, or one for all"
-            )
-        if min(self.cost_limit) < 0.0 and not self.allow_negative_limit:
-            raise ValueError(
-                f"cost_limit is {self.cost_limit}: give 0 or more, or set allow_negative_limit; "
-                f"no policy has a cost below 0"
-            )
-
-    def limits(self, num_costs: int) -> Tensor:
-        """[m] float64"""
-        given = self.cost_limit * num_costs if len(self.cost_limit) == 1 else self.cost_limit
-        if len(given) != num_costs:
-            raise ValueError(
-                f"cost_limit has {len(given)} numbers for {num_costs} constraints: give one for "
-                f"each, or one for all"
-            )
-        return torch.tensor(given, dtype=torch.float64)
-
-    def violation(self, J: Tensor) -> Tensor:
-        """[m] float64: by how much the costs J `[m]` of an episode exceed their limits"""
-        return J - self.limits(len(J))
-
-
-@dataclass(frozen=True)
-class CostSettings(LimitSettings):
-    """Shared by the methods that learn a critic of the cost."""
-
-    cost_gamma: float = number(0.99, least=0, most=1)
-    """Discount of the cost."""
-    cost_lam: float = number(0.97, least=0, most=1)
-    """Decay of the generalised advantage estimate of the cost."""
 
 
 class Algorithm:
@@ -110,11 +34,6 @@ class Algorithm:
     settings_class: ClassVar[type[Settings]] = Settings
     constrained: ClassVar[bool] = True
     """Needs an environment with costs."""
-    sees_maximum: ClassVar[bool] = False
-    """Inputs end in the running maximum M (the Maximum MDP), for the critics and for a policy that
-    acts on costs."""
-    positive_costs: ClassVar[bool] = False
-    """The cost critic ends in a Softplus."""
 
     def __init__(
         self, spec: EnvSpec, settings: Settings, epochs: int, seed: int, device: str = "cpu"
@@ -157,7 +76,9 @@ class Algorithm:
         self.cost_value: nn.Module | None = None
         networks: dict[str, nn.Module] = {"value": self.value}
         if self.cost_signal is not None:
-            critic = cost_critic(self.inputs, hidden, spec.cost_ceiling, self.positive_costs)
+            tops = self.cost_signal.ceilings(spec.cost_ceiling)
+            first = getattr(self.settings, "first_cost", 0.0)
+            critic = cost_critic(self.inputs, hidden, tops, self.sees_maximum, first)
             self.cost_value = networks["cost_value"] = critic
         networks = {name: net.to(self.device) for name, net in (networks | self.build()).items()}
         for network in (policy, *networks.values()):
@@ -180,9 +101,17 @@ class Algorithm:
 
     @property
     def cost_signal(self) -> CostSignal | None:
-        """The cost the method learns from: the discounted sum, if it has the settings of a critic."""
+        """The costs the method learns from: discounted sums, if it has the settings of a critic."""
         s = self.settings
-        return CostSignal("cost", s.cost_gamma, s.cost_lam) if isinstance(s, CostSettings) else None
+        if not isinstance(s, CostSettings):
+            return None
+        return sums_of_costs(self.spec.num_costs, s.cost_gamma, s.cost_lam)
+
+    @property
+    def sees_maximum(self) -> bool:
+        """Whether inputs end in the running maxima (the Maximum MDP), for the critics and for a policy
+        that acts on costs."""
+        return self.cost_signal is not None and self.cost_signal.needs_maximum
 
     @property
     def acts_on_cost(self) -> bool:
@@ -247,6 +176,7 @@ class Algorithm:
         batch = self.estimate(rollout)
         if batch.finite():
             metrics = {} if first else self.update_networks(batch)
+            self._shrink_noise()
             self.measure_inputs(rollout)  # only now: the batch was made with the scale of before
             metrics = batch.metrics(self.spec.cost_names) | metrics
         else:
@@ -260,17 +190,81 @@ class Algorithm:
             self.scaler.update(self._unscaled(rollout.obs, rollout.cost_max_before).flatten(0, 1))
 
     @torch.no_grad()
+    def _shrink_noise(self) -> None:
+        """Move the standard deviation towards `final_noise`, which it meets in the last epoch."""
+        wanted, left = self.settings.final_noise, self.epochs - self.epoch
+        if wanted > 0 and left < self.epochs / 3:
+            log_std = self.policy.log_std
+            excess = (log_std - math.log(wanted)).clamp(min=0.0)
+            log_std.sub_(excess / max(left + 1, 1))
+
+    @torch.no_grad()
     def estimate(self, rollout: Rollout) -> Batch:
         """The advantages, targets and J of a rollout, as the critics see them now."""
-        s, signal, critic, start_value = self.settings, self.cost_signal, self.cost_value, None
-        evaluate = Graphed(partial(evaluate_critics, self.value, s.gamma, s.lam, critic, signal))
-        evaluate = self.cuda_graphs.setdefault("evaluate", evaluate)
-        if critic is not None and self.start_inputs is not None:
-            start_value = critic(self._scale(self.start_inputs))
+        signal, critic, largest = self.cost_signal, self.cost_value, self.spec.cost_ceiling
         before = self.observe(rollout.obs, rollout.cost_max_before)
         after = self.observe(rollout.next_obs, rollout.cost_max)
-        most = self.spec.cost_ceiling
-        return make_batch(rollout, before, after, evaluate, signal, most, start_value)
+        read = signal or sums_of_costs(self.spec.num_costs, 1.0, 1.0)  # costs are always counted
+        cost = read.read(rollout.cost, rollout.cost_max_before, rollout.cost_max)
+        evaluate = self.cuda_graphs.setdefault("evaluate", Graphed(self._evaluate))
+        advantage, target, cost_advantage, cost_target, value, next_value = evaluate(
+            before, after, rollout.reward, cost, rollout.terminated, rollout.truncated
+        )
+        values: dict[str, Tensor | None] = {}
+        if critic is not None:
+            start = self.start_inputs
+            values = {"value": value, "next_value": next_value}
+            values["start_value"] = None if start is None else critic(self._scale(start))
+        about = mmdp.episode_mean(cost, rollout.ended, rollout.age, **values)
+        # No less than what was seen of it, which the errors of a critic can hide, and no more than
+        # there can be (or than was seen, in an environment that shows more than it says).
+        shown = rollout.cost_max.flatten(0, 1).amax(dim=0).tolist()
+        tops = [max(a, b) if a else 0.0 for a, b in zip(largest, shown, strict=True)]
+        most = torch.tensor(read.ceilings(tops), dtype=torch.float64)
+        J, slope = read.values(torch.minimum(about.mean.maximum(about.seen).cpu(), most), largest)
+        if critic is not None:
+            cost_advantage = cost_advantage @ slope.T.to(cost_advantage)
+        return Batch(
+            rollout=rollout,
+            inputs=before.flatten(0, 1),
+            action=rollout.action.flatten(0, 1),
+            advantage=advantage.flatten(),
+            target=target.flatten(),
+            cost_advantage=cost_advantage.flatten(0, 1),
+            cost_target=cost_target.flatten(0, 1),
+            positive=returns.positive_ahead(cost, rollout.ended).any(-1).flatten(),
+            J=J,
+            channels=tuple(i for i, _ in signal.channels) if signal else (),
+            length=about.length,
+            episodes=about.episodes,
+        )
+
+    @torch.no_grad()
+    def _evaluate(
+        self, inputs: Tensor, after: Tensor, reward: Tensor, cost: Tensor, *ends: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Advantage and target of the reward, advantage and target of the cost signals (without
+        columns if there are none), and the cost critic at inputs and the ones after; `[T, B, ...]`."""
+        s, signal = self.settings, self.cost_signal
+        here, ahead = (self.value(x).squeeze(-1) for x in (inputs, after))
+        advantage = returns.advantages(reward, here, ahead, *ends, gamma=s.gamma, lam=s.lam)
+        target = returns.returns_to_go(reward, ahead, *ends, gamma=s.gamma)
+        advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+        if signal is None or self.cost_value is None:
+            return advantage, target, *[cost[..., :0]] * 4
+        here, ahead = self.cost_value(inputs), self.cost_value(after)
+        gamma, past = self._discounts
+        how: dict[str, Any] = {"gamma": gamma, "bootstrap_truncated": past}
+        cost_advantage = returns.advantages(cost, here, ahead, *ends, lam=signal.lam, **how)
+        cost_advantage = cost_advantage - cost_advantage.mean(dim=(0, 1))
+        cost_target = returns.returns_to_go(cost, ahead, *ends, **how)
+        return advantage, target, cost_advantage, cost_target, here, ahead
+
+    @cached_property
+    def _discounts(self) -> tuple[Tensor, Tensor]:
+        """Of each channel of the cost signal; always the same tensors, which CUDA graphs read."""
+        assert self.cost_signal is not None
+        return self.cost_signal.discounts(self.device)
 
     def fit_value(self, batch: Batch) -> Metrics:
         """Fit V to the returns."""

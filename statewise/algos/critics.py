@@ -16,19 +16,18 @@ from statewise.nets import mlp, start_at
 
 Pair = tuple[nn.Module, torch.optim.Optimizer]
 
-FIRST_COST, FIRST_SHARE = 0.05, 1 / 6
-"""What a cost critic that is never negative predicts before it has learned: the first number, or the
-second as a share of the largest step cost if that is less. It should expect some cost everywhere."""
+FIRST_SHARE = 1 / 6
+"""Most that a cost critic predicts before it has learned, as a share of the largest step cost."""
 
 
 def cost_critic(
-    inputs: int, hidden: Sequence[int], ceilings: Sequence[float], positive: bool
+    inputs: int, hidden: Sequence[int], ceilings: Sequence[float], positive: bool, first: float
 ) -> nn.Sequential:
-    """A critic of one cost for each ceiling; `positive`: it ends in a Softplus."""
+    """A critic of one cost for each ceiling; `positive`: it ends in a Softplus, and predicts about
+    `first` before it has learned, if that is not 0."""
     critic = mlp(inputs, hidden, len(ceilings), positive)
-    if positive:
-        largest = torch.tensor([ceiling or 1.0 for ceiling in ceilings])
-        start_at(critic, (FIRST_SHARE * largest).clamp(max=FIRST_COST))
+    if positive and first:
+        start_at(critic, (FIRST_SHARE * torch.tensor(ceilings)).clamp(max=first))
     return critic
 
 

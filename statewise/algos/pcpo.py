@@ -5,16 +5,18 @@ from typing import Literal
 
 import torch
 
-from statewise.algos.base import CostSettings, Metrics
-from statewise.algos.estimates import Batch
-from statewise.algos.policy_step import TrustRegionAlgorithm, TrustRegionSettings, surrogates
+from statewise.algos.base import Metrics
+from statewise.algos.batch import Batch
+from statewise.algos.policy_step import ConstrainedAlgorithm, surrogates
+from statewise.algos.shared_settings import ConstrainedSettings
 from statewise.core import line_search
 from statewise.core.projection import projected_step
 
 
 @dataclass(frozen=True)
-class PcpoSettings(CostSettings, TrustRegionSettings):
-    """`cost_limit` bounds the sum of costs of an episode, on average over episodes."""
+class PcpoSettings(ConstrainedSettings):
+    """`cost_limit` bounds the sum of costs of an episode, on average over episodes, unless
+    `constraint_kind` says otherwise."""
 
     projection: Literal["kl", "l2"] = "kl"
     """What "nearest" means: in KL divergence, or in the parameters."""
@@ -22,7 +24,7 @@ class PcpoSettings(CostSettings, TrustRegionSettings):
     """Shorten a step that leaves the trust region; off takes it as it is, as the paper does."""
 
 
-class Pcpo(TrustRegionAlgorithm):
+class Pcpo(ConstrainedAlgorithm):
     name = "pcpo"
     title = "PCPO"
     settings_class = PcpoSettings
@@ -32,9 +34,10 @@ class Pcpo(TrustRegionAlgorithm):
         s = self.settings
         step = self.policy_step(batch, surrogates(batch))
         violation, costs = s.violation(batch.J), step.gradients[1:]
+        asked, _ = self.request(step, violation)
         kl = s.projection == "kl"
         gram = step.S if kl else (costs.double() @ costs.double().T).cpu()
-        plan = projected_step(step.q, step.r, violation, gram, self.target_kl)
+        plan = projected_step(step.q, step.r, asked, gram, self.target_kl)
         beta = torch.tensor(plan.beta, dtype=costs.dtype, device=costs.device)
         direction = plan.eta * step.natural[0] - beta @ (step.natural[1:] if kl else costs)
 
@@ -42,5 +45,5 @@ class Pcpo(TrustRegionAlgorithm):
         test = line_search.trust_region_test(region, reward_test="never")
         search = step.search(direction, lambda m: test(line_search.Measurement(m.kl, 0.0)))
         metrics = step.metrics(search) | {"policy/feasible": float(plan.feasible)}
-        metrics |= self.by_constraint(violation=violation, beta=plan.beta)
+        metrics |= self.by_constraint(violation=violation, requested=asked, beta=plan.beta)
         return metrics | self.fit_critics(batch)

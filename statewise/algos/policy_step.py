@@ -3,41 +3,21 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from statewise.algos.base import Algorithm, Metrics, Settings
-from statewise.algos.estimates import Batch
+from statewise.algos.base import Algorithm, Metrics
+from statewise.algos.batch import Batch
+from statewise.algos.shared_settings import ConstrainedSettings, TrustRegionSettings, spread
 from statewise.core import gaussian, line_search, trust_region
 from statewise.core.fisher import MlpFisher, conjugate_gradient
 from statewise.core.line_search import Measurement, Search
+from statewise.core.mmdp import CostSignal
 from statewise.cuda_graphs import Graphed
 from statewise.nets import GaussianPolicy
-from statewise.settings import number
-
-
-@dataclass(frozen=True)
-class TrustRegionSettings(Settings):
-    """Shared by the methods that bound the KL divergence of an update. The paper does not state the
-    settings of its conjugate gradient."""
-
-    target_kl: float = number(0.02, above=0)
-    """Size of the trust region: mean KL divergence of an update."""
-    final_radius: float = number(1.0, above=0, most=1)
-    """Share of the trust region's radius, the root of its size, that is left in the last epoch. The
-    radius shrinks evenly. 1 keeps it as it is, as the paper does."""
-    backtrack_steps: int = number(100, least=1)
-    """Most candidates of the line search."""
-    backtrack_coefficient: float = number(0.8, above=0, below=1)
-    """Each candidate takes this fraction of the one before."""
-    cg_iterations: int = number(20, least=1)
-    """Most iterations of the conjugate gradient."""
-    cg_damping: float = number(0.1, least=0)
-    """Added to the diagonal of the Fisher matrix."""
-    fisher_states: int = number(8192, least=0)
-    """Most states of the batch, drawn at random, that the Fisher matrix averages over; 0 takes all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,25 +57,23 @@ class PolicyStep:
         policy: GaussianPolicy,
         batch: Batch,
         objectives: Sequence[Objective],
-        probes: Sequence[Objective],
         solve: Callable[..., tuple[Tensor, ...]],
         settings: TrustRegionSettings,
         generator: torch.Generator,
     ) -> None:
-        """objectives: the reward surrogate, which is to rise, then any cost surrogates. probes:
-        functions of which only the products between gradients are wanted. solve: finds F⁻¹ of
-        gradients `[k, P]` at states `[N, n]`, and its residuals `[k]`. generator: draws the states
-        that the Fisher matrix averages over."""
+        """objectives: the reward surrogate, which is to rise, then any cost surrogates. solve: finds
+        F⁻¹ of gradients `[k, P]` at states `[N, n]`, and its residuals `[k]`. generator: draws the
+        states that the Fisher matrix averages over."""
         self.policy, self.batch, self.objectives = policy, batch, objectives
         self.settings, self.theta = settings, policy.flat()
         mean = policy(batch.inputs)
         self.mean, self.log_std = mean.detach(), policy.log_std.detach().clone()
         self.log_prob = gaussian.log_prob(self.mean, self.log_std, batch.action)
         candidate = self._candidate(mean)
-        scores = [objective(candidate) for objective in (*objectives, *probes)]
+        scores = [objective(candidate) for objective in objectives]
         parameters = list(policy.parameters())
         grads = [torch.autograd.grad(s, parameters, retain_graph=True) for s in scores]
-        self.scores = torch.stack([s.detach() for s in scores[: len(objectives)]])
+        self.scores = torch.stack([s.detach() for s in scores])
         self.gradients = torch.stack([torch.cat([p.reshape(-1) for p in g]) for g in grads])
         """[k, P]"""
         self.kl = torch.zeros_like(self.log_prob)
@@ -108,11 +86,9 @@ class PolicyStep:
         """[k, P] F⁻¹ of each gradient"""
         self.residual = float(residual.max())
         gram = (self.gradients.double() @ self.natural.double().T).cpu()
-        self.gram = 0.5 * (gram + gram.T)
-        """[k, k] gᵢᵀF⁻¹gⱼ"""
-        m = len(objectives)
-        self.q, self.r, self.S = float(self.gram[0, 0]), self.gram[1:m, 0], self.gram[1:m, 1:m]
-        """The same of the reward, of the reward with the costs `[m]`, and of the costs `[m, m]`"""
+        gram = 0.5 * (gram + gram.T)
+        self.q, self.r, self.S = float(gram[0, 0]), gram[1:, 0], gram[1:, 1:]
+        """gᵀF⁻¹g of the reward, of the reward with the costs `[m]`, and of the costs `[m, m]`"""
 
     def search(self, step: Tensor, test: line_search.Test) -> Search:
         """Backtrack along `step [P]`; the policy is left at the outcome, or as it was."""
@@ -126,8 +102,7 @@ class PolicyStep:
 
     def follow(self, plan: trust_region.Plan, test: line_search.Test) -> Search:
         """Search along the step of a plan."""
-        reward, costs = self.natural[0], self.natural[1 : len(self.objectives)]
-        return self.search(trust_region.step(plan, reward, costs), test)
+        return self.search(trust_region.step(plan, self.natural[0], self.natural[1:]), test)
 
     @torch.no_grad()
     def _measure(self) -> Measurement:
@@ -192,14 +167,12 @@ class TrustRegionAlgorithm(Algorithm):
         gone = min(max(self.epoch - 1, 0) / max(self.epochs - 1, 1), 1.0)
         return self.settings.target_kl * (1.0 - gone * (1.0 - self.settings.final_radius)) ** 2
 
-    def policy_step(
-        self, batch: Batch, objectives: Sequence[Objective], probes: Sequence[Objective] = ()
-    ) -> PolicyStep:
+    def policy_step(self, batch: Batch, objectives: Sequence[Objective]) -> PolicyStep:
         """The gradients and natural directions of an update, see `PolicyStep`."""
         s = self.settings
         solve = Graphed(partial(_natural_directions, self.policy, s.cg_damping, s.cg_iterations))
         solve = self.cuda_graphs.setdefault("natural", solve)
-        step = PolicyStep(self.policy, batch, objectives, probes, solve, s, self.generator)
+        step = PolicyStep(self.policy, batch, objectives, solve, s, self.generator)
         self.skipped += not step.finite
         return step
 
@@ -209,3 +182,93 @@ class TrustRegionAlgorithm(Algorithm):
         length = math.sqrt(2 * delta / step.q) if step.q > 0 else 0.0
         search = step.search(length * step.natural[0], line_search.trust_region_test(delta))
         return step.metrics(search) | {"policy/q": step.q}
+
+
+class ConstrainedAlgorithm(TrustRegionAlgorithm):
+    """A trust-region algorithm whose steps raise the reward and keep costs within their limits."""
+
+    settings_class = ConstrainedSettings
+    settings: ConstrainedSettings
+
+    @cached_property
+    def cost_signal(self) -> CostSignal:
+        """What each constraint bounds, as its kind says."""
+        s, m = self.settings, self.spec.num_costs
+        threshold = spread("threshold", s.threshold, m)
+        return CostSignal(s.kinds(m), s.cost_gamma, s.cost_lam, threshold, s.deviations)
+
+    @property
+    def acts_on_cost(self) -> bool:
+        return self.settings.policy_sees_maximum and self.sees_maximum
+
+    @cached_property
+    def cost_scale(self) -> np.ndarray:
+        """[m] the size of what each constraint bounds: its largest step cost, or 1 for a probability"""
+        kinds = self.settings.kinds(self.spec.num_costs)
+        tops = zip(kinds, self.spec.cost_ceiling, strict=True)
+        return np.array([1.0 if kind == "probability" else top or 1.0 for kind, top in tops])
+
+    def learning_rate(self, name: str) -> float:
+        return self.settings.cost_critic_lr if name == "cost_value" else self.settings.critic_lr
+
+    def request(self, step: PolicyStep, violation: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """The decrease `[m]` that each constraint asks of a step, and the violation it has to remove.
+
+        Up to the tolerance there is no violation. Beyond it a constraint asks for `cost_gain` times as
+        much as it is violated, and all of them for at most `recovery_fraction` of the region.
+        """
+        s = self.settings
+        c = violation.numpy() - s.tolerance * self.cost_scale
+        wanted = np.where(c > 0, s.cost_gain * c, c)
+        return trust_region.limit_request(wanted, step.S, self.target_kl, s.recovery_fraction), c
+
+    def constrained_step(self, step: PolicyStep, violation: Tensor) -> Metrics:
+        """Raise the reward objective with every cost objective within its limit.
+
+        violation: `[m]` by how much each constraint is violated, in units of its objective.
+        """
+        s, q, r, S, delta = self.settings, step.q, step.r, step.S, self.target_kl
+        asked, c = self.request(step, violation)
+        plan = trust_region.solve(q, r, S, asked, delta, self.cost_scale)
+        test = line_search.trust_region_test(
+            delta, c.tolist(), feasible=plan.feasible,
+            reward_test=s.reward_test, cost_reduction=s.cost_reduction,
+        )  # fmt: skip
+        search = step.follow(plan, test)
+        metrics, rescued = step.metrics(search), False
+        may_fall = s.rescue and s.reward_test != "always" and max(c) > 0
+        if may_fall and not search.accepted and step.finite:
+            # No part of the step will do: lower the violated costs, whatever it does to the reward.
+            rescue = trust_region.recover(q, r, S, c, delta, self.cost_scale)
+            test = line_search.trust_region_test(delta, c.tolist(), feasible=False)
+            search = step.follow(rescue, test)
+            again = step.metrics(search).items()
+            metrics |= {k: v for k, v in again if not k.startswith("policy/rejected")}
+            rescued = search.accepted
+        metrics |= {"policy/case": float(plan.case), "policy/rescued": float(rescued)}
+        metrics |= {"policy/q": q, "policy/lambda": plan.lam, "policy/alpha": plan.alpha}
+        taken = search.measurement.cost_change if search.accepted and search.measurement else ()
+        for i, name in enumerate(self.spec.cost_names):
+            for j, other in enumerate(self.spec.cost_names[:i]):
+                metrics[f"constraint/{name}/s/{other}"] = float(S[i, j])
+        return metrics | self.by_constraint(
+            violation=violation, requested=asked, change=taken or [0.0] * len(c), r=r,
+            s=S.diagonal(), change_planned=plan.cost_change, nu=plan.nu, beta=plan.beta,
+        )  # fmt: skip
+
+    def fit_critics(self, batch: Batch) -> Metrics:
+        """Fit V and the cost critic, most of whose targets are zero, as `subsample` says."""
+        mode, targets = self.settings.subsample, {"cost_value": batch.cost_target}
+        zero, positive = (~batch.positive).nonzero()[:, 0], batch.positive.nonzero()[:, 0]
+        few = mode != "none" and 0 < len(positive) < len(zero)
+        kept = {"critic/zero_targets_kept": len(positive) / len(zero) if few else 1.0}
+        if not few:
+            # Also when there is no positive target at all: the critic is then pulled to zero.
+            return super().fit_critics(batch) | kept
+        if mode == "weighted":
+            weights = torch.where(batch.positive, 1.0, len(positive) / len(zero))
+            fit = self.critics.fit(batch.inputs, targets, weights=weights / weights.mean())
+            return self.fit_value(batch) | fit | kept
+        value = self.fit_value(batch)
+        zeros = self.critics.draw(zero, len(positive))[0] if mode == "once" else zero
+        return value | self.critics.fit(batch.inputs, targets, (positive, zeros)) | kept

@@ -1,7 +1,7 @@
 """TRPO (Schulman et al., 2015): the reward alone. Costs are logged and not used."""
 
 from statewise.algos.base import Metrics
-from statewise.algos.estimates import Batch
+from statewise.algos.batch import Batch
 from statewise.algos.policy_step import TrustRegionAlgorithm, surrogate
 
 

@@ -10,10 +10,11 @@ from typing import Literal
 import torch
 from torch import nn
 
-from statewise.algos.base import CostSettings, Metrics
+from statewise.algos.base import Metrics
+from statewise.algos.batch import Batch
 from statewise.algos.critics import all_finite, memory, restore
-from statewise.algos.estimates import Batch
-from statewise.algos.policy_step import TrustRegionAlgorithm, TrustRegionSettings, surrogate
+from statewise.algos.policy_step import TrustRegionAlgorithm, surrogate
+from statewise.algos.shared_settings import CostSettings, TrustRegionSettings
 from statewise.nets import mlp
 from statewise.settings import number
 

@@ -12,14 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from statewise.algos.base import CostSettings, Metrics
-from statewise.algos.estimates import Batch
+from statewise.algos.base import Metrics
+from statewise.algos.batch import Batch
 from statewise.algos.policy_step import (
     Candidate,
     TrustRegionAlgorithm,
-    TrustRegionSettings,
     surrogates,
 )
+from statewise.algos.shared_settings import CostSettings, TrustRegionSettings
 from statewise.settings import number
 
 
@@ -29,6 +29,9 @@ class TrpoIpoSettings(CostSettings, TrustRegionSettings):
 
     t: float = number(20.0, above=0)
     """Steepness of the barrier. The paper's 0.01 belongs to the published form below."""
+    per_step: bool = False
+    """Divide the barrier by the mean episode length. The reward's advantage is per step, so both terms
+    are then in one unit. Off, as published, a cost per episode outweighs the reward."""
     barrier: Literal["smooth", "published"] = "smooth"
     """"published": the penalty of the published code where the limit is violated, 0.0005 of it."""
 
@@ -42,11 +45,12 @@ class TrpoIpo(TrustRegionAlgorithm):
     def update_networks(self, batch: Batch) -> Metrics:
         violation = self.settings.violation(batch.J).to(batch.advantage)
         gain, *changes = surrogates(batch)
+        unit = 1.0 / batch.length if self.settings.per_step else 1.0
 
         def objective(policy: Candidate) -> Tensor:
             reward = gain(policy)
             for i, change in enumerate(changes):
-                reward = reward - self.barrier(violation[i] + change(policy))
+                reward = reward - unit * self.barrier(violation[i] + change(policy))
             return reward
 
         step = self.natural_step(batch, objective)

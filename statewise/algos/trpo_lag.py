@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from statewise.algos.base import CostSettings, Metrics
-from statewise.algos.estimates import Batch
-from statewise.algos.policy_step import TrustRegionAlgorithm, TrustRegionSettings, surrogate
+from statewise.algos.base import Metrics
+from statewise.algos.batch import Batch
+from statewise.algos.policy_step import TrustRegionAlgorithm, surrogate
+from statewise.algos.shared_settings import CostSettings, TrustRegionSettings
 from statewise.settings import number
 
 
@@ -17,7 +18,11 @@ class TrpoLagSettings(CostSettings, TrustRegionSettings):
     """`cost_limit` bounds the sum of costs of an episode, on average over episodes."""
 
     multiplier_lr: float = number(0.005, least=0)
-    """Rise of the multiplier for each unit of violation in an epoch."""
+    """Rise of the multiplier for each unit of violation in an epoch (the integral of a PID control)."""
+    multiplier_proportional: float = number(0.0, least=0)
+    """Added to the multiplier for each unit of violation of this epoch."""
+    multiplier_derivative: float = number(0.0, least=0)
+    """Added to the multiplier for each unit by which the cost rose since the last epoch."""
     multiplier_start: float = number(0.0, least=0)
     """The multiplier at the start."""
     multiplier_cap: float = number(float("inf"), least=0)
@@ -34,21 +39,33 @@ class TrpoLag(TrustRegionAlgorithm):
 
     def build(self) -> dict[str, nn.Module]:
         self.multiplier = torch.full((self.spec.num_costs,), self.settings.multiplier_start)
+        """[m] the integral part of the price"""
+        self.last_cost: Tensor | None = None
+        """[m] of the epoch before"""
         return {}
 
     def update_networks(self, batch: Batch) -> Metrics:
         s = self.settings
-        price = s.penalty_scale * self.multiplier.to(self.device)
-        priced = batch.advantage - batch.cost_advantage @ price
-        step = self.natural_step(batch, surrogate(priced))
         violation = s.violation(batch.J).float()
+        price = self.price(batch.J.float(), violation)
+        priced = batch.advantage - batch.cost_advantage @ (s.penalty_scale * price).to(self.device)
+        step = self.natural_step(batch, surrogate(priced))
         raised = self.multiplier + s.multiplier_lr * violation
         self.multiplier = raised.clamp(0.0, s.multiplier_cap)
-        step |= self.by_constraint(violation=violation, nu=self.multiplier)
+        step |= self.by_constraint(violation=violation, nu=self.multiplier, price=price)
         return step | self.fit_critics(batch)
 
+    def price(self, cost: Tensor, violation: Tensor) -> Tensor:
+        """[m] what a unit of cost weighs against the reward: the multiplier, and the other two parts."""
+        s, last = self.settings, self.last_cost
+        rise = torch.zeros_like(cost) if last is None else (cost - last).clamp(min=0.0)
+        self.last_cost = cost
+        added = s.multiplier_proportional * violation + s.multiplier_derivative * rise
+        return (self.multiplier + added).clamp(0.0, s.multiplier_cap)
+
     def extra_state(self) -> dict[str, Any]:
-        return {"multiplier": self.multiplier}
+        return {"multiplier": self.multiplier, "last_cost": self.last_cost}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
-        self.multiplier = state["multiplier"].cpu()
+        self.multiplier, last = state["multiplier"].cpu(), state["last_cost"]
+        self.last_cost = None if last is None else last.cpu()

@@ -4,19 +4,21 @@ The model predicts how an action changes the cost: c_t ≈ c_{t-1} + h(s)·a. Af
 is only trained, each action is replaced by the nearest one in the box that the model calls safe.
 """
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from statewise.algos.base import LimitSettings, Metrics
-from statewise.algos.estimates import Batch
+from statewise.algos.base import Metrics
+from statewise.algos.batch import Batch
 from statewise.algos.policy_step import (
     Objective,
     TrustRegionAlgorithm,
-    TrustRegionSettings,
     surrogate,
 )
+from statewise.algos.shared_settings import LimitSettings, TrustRegionSettings
 from statewise.core.projection import project_safe_box
 from statewise.nets import ActionSlope
 from statewise.settings import number
@@ -82,9 +84,13 @@ class SafetyLayer(TrustRegionAlgorithm):
 class TrpoSlSettings(SafetyLayerSettings):
     """`cost_limit` bounds the predicted cost of each step."""
 
-    slack: float = number(0.0, least=0)
+    signal: Literal["cost", "clearance"] = "cost"
+    """What the model predicts: the cost, as published, or the negative clearance. A cost is 0 until the
+    constraint is broken, so that it gives no warning. The limit is then one on negative clearance."""
+    slack: float = number(0.0)
     """Predicted cost above the limit that is still left alone. At 0, as in the paper, the layer corrects
-    every action that the model predicts to raise a zero cost: about half of them."""
+    every action that the model predicts to raise a zero cost: about half of them. With clearances a
+    negative one keeps a distance."""
 
 
 class TrpoSl(SafetyLayer):
@@ -103,8 +109,10 @@ class TrpoSl(SafetyLayer):
         return super().build() | {"cost_model": self.cost_model}
 
     def make_safe(self, step: Step, inputs: Tensor, action: Tensor) -> Tensor:
-        last_cost = step.cost.masked_fill(step.ended.unsqueeze(-1), 0.0)
-        offset = last_cost - self.limit - self.settings.slack
+        level = step.cost if self.settings.signal == "cost" else -step.clearance
+        new = step.ended.unsqueeze(-1)  # a new episode: no cost yet, and no clearance is known
+        level = level.masked_fill(new, 0.0 if self.settings.signal == "cost" else -math.inf)
+        offset = (level - self.limit - self.settings.slack).clamp(min=-1e6)
         slopes = self.cost_model.slopes(inputs)
         possible = action.clamp(-1.0, 1.0)  # what the environment would make of it
         predicted = offset + (slopes @ possible.unsqueeze(-1)).squeeze(-1)
@@ -113,13 +121,21 @@ class TrpoSl(SafetyLayer):
         return torch.where(unsafe, safe, action)
 
     def fit_model(self, batch: Batch) -> Metrics:
-        """Fit c_t - c_{t-1} to the executed action, with as many zero costs as others."""
+        """Fit how the executed action changes the signal."""
         rollout = batch.rollout
-        cost, executed = rollout.cost.flatten(0, 1), rollout.executed.flatten(0, 1).clamp(-1, 1)
+        executed = rollout.executed.flatten(0, 1).clamp(-1, 1)
+        pairs = torch.cat([batch.inputs, executed], dim=1)
+        if self.settings.signal == "clearance":
+            change = torch.zeros_like(rollout.clearance)
+            change[1:] = rollout.clearance[:-1] - rollout.clearance[1:]
+            known = ~rollout.ended[:-1].flatten()  # the row before is of the same episode
+            rows = known.nonzero()[:, 0] + rollout.reward.shape[1]
+            return self.critics.fit(pairs, {"cost_model": change.flatten(0, 1)}, (rows,))
+        cost = rollout.cost.flatten(0, 1)
         change = cost - rollout.last_cost.flatten(0, 1)
+        # As many zero costs as others.
         positive, zero = (cost > 0).any(1).nonzero()[:, 0], (cost == 0).all(1).nonzero()[:, 0]
         if len(positive) == 0:
             return {"critic/cost_model_loss": 0.0}  # nothing to learn from, and much to unlearn
         pools = (positive, zero) if 0 < len(positive) < len(zero) else ()
-        pairs = torch.cat([batch.inputs, executed], dim=1)
         return self.critics.fit(pairs, {"cost_model": change}, pools)

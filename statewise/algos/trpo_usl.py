@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.algos.base import Metrics
-from statewise.algos.estimates import Batch
+from statewise.algos.batch import Batch
 from statewise.algos.policy_step import Candidate, Objective, surrogate
 from statewise.algos.trpo_sl import SafetyLayer, SafetyLayerSettings
 from statewise.nets import mlp

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from statewise import settings
 from statewise.algos import Algorithm, get_algorithm
-from statewise.algos.base import LimitSettings, Settings
+from statewise.algos.shared_settings import LimitSettings, Settings
 from statewise.envs.from_gym import check_id
 from statewise.envs.suites import parse_suite
 from statewise.plugins import import_modules, is_gym
@@ -21,7 +21,7 @@ from statewise.runs.differences import differences
 from statewise.runs.folder import file_name, holds_a_run
 from statewise.runs.lock import is_locked
 from statewise.runs.reader import last_epoch, read_config
-from statewise.training.config import TrainSettings
+from statewise.training.config import TrainSettings, with_preset
 
 State = Literal[
     "new",  # nothing on disk yet
@@ -75,7 +75,9 @@ class RunSpec:
             )
         train |= {"suite": self.suite, "algo": kind.name, "seed": self.seed}
         train |= {"label": self.label, "out": out}
-        own = settings.parse(kind.settings_class, self.algorithm, kind.name)
+        both = with_preset(kind.name, train | dict(self.algorithm))
+        train, algorithm = settings.split_by_owner(both, TrainSettings, kind.settings_class)
+        own = settings.parse(kind.settings_class, algorithm, kind.name)
         if isinstance(own, LimitSettings) and num_costs:
             own.limits(num_costs)
         return settings.parse(TrainSettings, train).resolved(), own

@@ -34,7 +34,7 @@ from statewise.settings import number, option
 from statewise.training.policy import load_policy, random_policy
 from statewise.types import Step
 
-_VIDEO_RATE = 34.0
+VIDEO_RATE = 20.0
 """Frames per second of a video at most: faster robots are shown every few steps."""
 _SPEED_WORLDS = 256
 _SPEED_SECONDS = 2.0
@@ -59,9 +59,9 @@ class Play(PluginOptions):
     """Seed of layouts and actions: the same seed plays the same scenes."""
     camera: Camera = "arena"
     """Where the video looks from: over the arena, behind the robot, or from the top."""
-    width: int = number(960, least=16, most=7680)
+    width: int = number(600, least=16, most=7680)
     """Width of the video in pixels."""
-    height: int = number(720, least=16, most=4320)
+    height: int = number(450, least=16, most=4320)
     """Height of the video in pixels."""
     continuing: bool = False
     """Move the goal when it is reached and go on, instead of ending the episode."""
@@ -121,7 +121,7 @@ class Play(PluginOptions):
     def _play(self, env: Env, act: Callable[[Step], Tensor]) -> tuple[list[Episode], Tally]:
         """Step, show and count: the finished episodes and the running one."""
         steps = max(1, round(self.seconds / env.spec.control_dt))
-        every = max(1, math.ceil(1 / env.spec.control_dt / _VIDEO_RATE))
+        every = max(1, math.ceil(1 / env.spec.control_dt / VIDEO_RATE))
         episodes: list[Episode] = []
         tally = Tally(env)
         step = env.reset(self.seed)

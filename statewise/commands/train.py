@@ -8,7 +8,7 @@ from pathlib import Path
 
 from statewise import settings
 from statewise.algos import ALGORITHMS, Algorithm, get_algorithm
-from statewise.algos.base import Settings
+from statewise.algos.shared_settings import Settings
 from statewise.cli import STOPPED_STATUS, OptionParser
 from statewise.plugins import PluginOptions, import_modules
 from statewise.settings import option

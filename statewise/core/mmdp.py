@@ -34,7 +34,10 @@ bound on E covers rollouts in which few or no episodes start: no episode is long
 occur. V may be discounted: that makes it another V, no less valid here.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -166,3 +169,97 @@ def state_wise_penalty(
     steps = float((gamma ** np.arange(1, horizon + 1)).sum())
     root = np.sqrt(length * np.maximum(kl, 0.0) / 2)  # an estimate of zero can round below it
     return np.asarray(2 * steps * eps * np.minimum(1.0, root))
+
+
+# --- what a constraint bounds ------------------------------------------------------------------
+
+Kind = Literal["maximum", "sum", "probability", "deviation"]
+"""What a constraint bounds: E[max C], E[Σ C], P[max C > z], or E[max C] + κ · Std[max C]"""
+
+Channel = tuple[int, Literal["maximum", "sum", "probability", "square"]]
+"""A constraint, and the signal of it that a cost critic learns"""
+
+_LEAST_DEVIATION = 1e-3
+"""Smallest standard deviation in the slope of a deviation, as a share of the largest cost: the slope of
+a root is infinite at 0, where no cost was seen."""
+
+
+@dataclass(frozen=True)
+class CostSignal:
+    """What a cost critic learns of each constraint, and what a constraint makes of it.
+
+    For any φ that never falls, the increments φ(M after) - φ(M before) of an episode sum to φ of its
+    largest cost (from φ(0) = 0). So E[M], P[M > z] and E[M²] are all sums, and need no discount. They
+    end with the episode's time. A sum of costs is discounted, and goes on past the time limit.
+    """
+
+    kinds: tuple[Kind, ...]
+    """[m]"""
+    gamma: float
+    """Discount of sums"""
+    lam: float
+    """Decay of the advantage estimate"""
+    threshold: tuple[float, ...] = ()
+    """[m] z of each constraint, if one is a probability"""
+    kappa: float = 0.0
+    """κ of deviations"""
+
+    @property
+    def channels(self) -> list[Channel]:
+        """[k] one for each constraint, two for a deviation"""
+        out: list[Channel] = []
+        for i, kind in enumerate(self.kinds):
+            out += [(i, "maximum"), (i, "square")] if kind == "deviation" else [(i, kind)]
+        return out
+
+    @property
+    def needs_maximum(self) -> bool:
+        """Whether the running maxima must be part of the state."""
+        return any(kind != "sum" for kind in self.kinds)
+
+    def discounts(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """[k] the discount of each channel, and whether it goes on past the time limit"""
+        sums = torch.tensor([what == "sum" for _, what in self.channels], device=device)
+        return torch.where(sums, self.gamma, 1.0), sums
+
+    def read(self, cost: Tensor, before: Tensor, after: Tensor) -> Tensor:
+        """The signals `[T, B, k]` of costs and of the maxima before and after them, `[T, B, m]` each."""
+        out = []
+        for i, what in self.channels:
+            c, low, high = cost[..., i], before[..., i], after[..., i]
+            if what == "probability":
+                z = self.threshold[i]
+                out.append((high > z).to(c.dtype) - (low > z).to(c.dtype))
+            elif what == "square":
+                out.append(high.square() - low.square())
+            else:
+                out.append(c if what == "sum" else high - low)
+        return torch.stack(out, dim=-1)
+
+    def ceilings(self, largest: Sequence[float]) -> list[float]:
+        """[k] the most that an episode can have of each channel; largest: [m] step cost, 0 if unknown"""
+        of = {"maximum": 1, "square": 2}
+        tops = [(largest[i] or math.inf, what) for i, what in self.channels]
+        whole = {"sum": math.inf, "probability": 1.0}
+        return [whole[what] if what in whole else top ** of[what] for top, what in tops]
+
+    def values(self, J: Tensor, largest: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """What each constraint bounds `[m]`, and its slope `[m, k]` in the channels; J: `[k]` float64."""
+        channels = self.channels
+        value, slope = J.new_zeros(len(self.kinds)), J.new_zeros(len(self.kinds), len(J))
+        for j, (i, what) in enumerate(channels):
+            if what != "square":
+                value[i], slope[i, j] = J[j], 1.0
+                continue
+            mean, variance = J[j - 1], (J[j] - J[j - 1].square()).clamp(min=0.0)
+            sigma = variance.sqrt().clamp(min=_LEAST_DEVIATION * (largest[i] or 1.0))
+            value[i] += self.kappa * variance.sqrt()
+            slope[i, j - 1] -= self.kappa * mean / sigma
+            slope[i, j] = 0.5 * self.kappa / sigma
+        return value, slope
+
+
+def sums_of_costs(num_costs: int, gamma: float, lam: float) -> CostSignal:
+    """The signal of methods that bound sums."""
+    kinds: tuple[Kind, ...] = ("sum",)
+    return CostSignal(kinds * num_costs, gamma, lam)

@@ -23,23 +23,22 @@ def advantages(
     terminated: Tensor,
     truncated: Tensor,
     *,
-    gamma: float,
-    lam: float | Tensor,
-    bootstrap_truncated: bool = True,
+    gamma: float | Tensor,
+    lam: float,
+    bootstrap_truncated: bool | Tensor = True,
 ) -> Tensor:
     """Generalised advantage estimate, [T, B, ...] like ``signal``.
 
     A_t = δ_t + γ λ A_{t+1} with δ_t = signal_t + γ V(successor of t) - V(state of t); the recursion
     stops at every episode end and at the cut. With λ = 0 this is the sample estimate below eq. 14.
 
-    lam: one number, or a tensor that broadcasts against ``signal``.
+    gamma, bootstrap_truncated: one for all, or a tensor that broadcasts against ``signal``.
     signal, value, next_value: [T, B, ...]; ``next_value[t]`` belongs to the true successor of row t
         (the final observation where an episode ended, not the first one of the next episode).
     terminated, truncated: bool [T, B]; where both hold the episode terminated.
     """
     _check_unit("gamma", gamma)
-    if not isinstance(lam, Tensor):  # asking a tensor on a GPU would wait for it
-        _check_unit("lam", lam)
+    _check_unit("lam", lam)
     _check_shapes(signal, terminated, truncated, value=value, next_value=next_value)
     tail = _worth_of_successor(next_value, terminated, truncated, bootstrap_truncated)
     errors = signal + gamma * tail - value
@@ -54,8 +53,8 @@ def returns_to_go(
     terminated: Tensor,
     truncated: Tensor,
     *,
-    gamma: float,
-    bootstrap_truncated: bool = True,
+    gamma: float | Tensor,
+    bootstrap_truncated: bool | Tensor = True,
 ) -> Tensor:
     """Discounted sum of the signal to the end of the episode, [T, B, ...] like ``signal``.
 
@@ -100,11 +99,15 @@ def _decayed_sum(terms: Tensor, decay: Tensor, last: Tensor) -> Tensor:
 
 
 def _worth_of_successor(
-    next_value: Tensor, terminated: Tensor, truncated: Tensor, bootstrap_truncated: bool
+    next_value: Tensor, terminated: Tensor, truncated: Tensor, bootstrap_truncated: bool | Tensor
 ) -> Tensor:
-    worthless = terminated if bootstrap_truncated else terminated | truncated
+    if isinstance(bootstrap_truncated, bool):
+        worthless = _like(terminated if bootstrap_truncated else terminated | truncated, next_value)
+    else:
+        ran_out = _like(truncated, next_value) & ~bootstrap_truncated
+        worthless = _like(terminated, next_value) | ran_out
     # A choice, not a product: the value net may return anything, even NaN, beyond a true end.
-    return torch.where(_like(worthless, next_value), torch.zeros_like(next_value), next_value)
+    return torch.where(worthless, torch.zeros_like(next_value), next_value)
 
 
 def _like(flag: Tensor, signal: Tensor) -> Tensor:
@@ -112,7 +115,9 @@ def _like(flag: Tensor, signal: Tensor) -> Tensor:
     return flag.reshape(flag.shape + (1,) * (signal.dim() - flag.dim()))
 
 
-def _check_unit(name: str, number: float) -> None:
+def _check_unit(name: str, number: float | Tensor) -> None:
+    if isinstance(number, Tensor):  # asking a tensor on a GPU would wait for it
+        return
     if not 0.0 <= number <= 1.0:
         raise ValueError(f"{name} is {number}; give a number between 0 and 1")
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from statewise.core.projection import gram_columns, least_distance
+from statewise.core.projection import gram_columns, least_distance, nearest_point
 
 Array = npt.NDArray[np.float64]
 _Given = npt.ArrayLike | Tensor
@@ -121,21 +121,30 @@ def step(plan: Plan, u: Tensor, v: Tensor) -> Tensor:
     return plan.alpha * u - beta @ v if len(plan.beta) else plan.alpha * u
 
 
-def limit_request(c: _Given, S: _Given, delta: float, eta: _Given) -> Array:
-    """c_i, or η_i · sqrt(2 δ S_ii) where that is smaller and c_i > 0; [m].
+def limit_request(c: _Given, S: _Given, delta: float, eta: float) -> Array:
+    """The decrease that violated constraints ask for, limited to a share η of the region's radius; [m].
 
-    The square root is the largest decrease of cost i that the region allows. With η < 1 a violated
-    constraint asks for a part of it and leaves the rest of the region to the reward; η = 1 asks for
-    c whatever the region allows, as the paper does, and η = 0 only not to get worse. Constraints
-    with a zero gradient keep c_i: no request can be met. eta: one number, or [m].
+    c_i is what each would like; those at most 0 stay as they are. The shortest step that grants all
+    requests is at most η · sqrt(2δ) long, so that with η < 1 a part of the region is left to the reward.
+    For one constraint that is min(c, η · sqrt(2 δ S)), for several first that and then all are shortened
+    alike. η = 1 asks for c whatever the region allows, as the paper does. Constraints with a zero
+    gradient keep c_i: no request can be met.
     """
-    fraction = _array(eta)
-    if not ((fraction >= 0.0) & (fraction <= 1.0)).all():
-        raise ValueError(f"eta is {fraction.tolist()}; give fractions from 0 to 1 (1 is the paper)")
-    c, variance = _array(c), np.diagonal(_array(S).reshape(np.size(_array(c)), -1))
-    most = np.sqrt(2.0 * delta * np.maximum(variance, 0.0))
-    limited = (c > 0.0) & (most > 0.0) & (fraction < 1.0)
-    return np.where(limited, np.minimum(c, fraction * most), c)
+    if not 0.0 <= eta <= 1.0:
+        raise ValueError(f"eta is {eta}; give a fraction from 0 to 1 (1 is the paper)")
+    asked = np.array(_array(c))
+    gram = _array(S).reshape(len(asked), len(asked))
+    most = eta * np.sqrt(2.0 * delta * np.maximum(np.diagonal(gram), 0.0))
+    rows = np.flatnonzero((asked > 0.0) & (np.diagonal(gram) > 0.0))
+    if eta == 1.0 or not len(rows):
+        return asked
+    asked[rows] = np.minimum(asked[rows], most[rows])
+    gram = gram[np.ix_(rows, rows)]
+    beta, possible = nearest_point(gram, asked[rows])
+    length = math.sqrt(max(float(beta @ gram @ beta), 0.0))
+    if possible and length > 0.0:
+        asked[rows] *= min(1.0, eta * math.sqrt(2.0 * delta) / length)
+    return asked
 
 
 # --- the scaled problem ------------------------------------------------------------------------

@@ -30,6 +30,8 @@ from statewise.version import __version__
 
 _SEARCHED = 300
 """Fresh episodes among which the worst are found, if `evaluate` has kept none"""
+_ARGUMENTS = {"hazard": "hazards", "pillar": "pillars"}
+"""What `VecEnv.reset_to` calls objects of some kinds"""
 
 
 @dataclass(frozen=True)
@@ -146,12 +148,16 @@ def _layouts(env: VecEnv, recordings: Sequence[Recording]) -> dict[str, torch.Te
         for name in ("qpos", "mocap_pos", "mocap_quat")
     }
     robot, yaw = env.sim.scene.start_place(**first)
-    kinds = recordings[0].objects
     objects = {
-        k: torch.stack([torch.from_numpy(r.objects[k][0]) for r in recordings]) for k in kinds
+        _ARGUMENTS.get(kind, kind): torch.stack(
+            [torch.from_numpy(r.objects[kind][0]) for r in recordings]
+        )
+        for kind in recordings[0].objects
     }
-    return {"robot": robot, "yaw": yaw, "goal": objects["goal"][:, 0],
-            "hazards": objects["hazard"], "pillars": objects["pillar"]}  # fmt: skip
+    if "goal" in objects:
+        objects["goal"] = objects["goal"][:, 0]
+    draws = torch.stack([torch.from_numpy(r.draws[0]) for r in recordings])
+    return {"robot": robot, "yaw": yaw, "draws": draws, **objects}
 
 
 def _settings(policy: Policy, num_envs: int, seed: int) -> Any:
@@ -226,6 +232,7 @@ def _episode(both: Sequence[Recording], shown: Sequence[Shown], drawing: Drawing
         "title": f"{name}cost {cost:.3f}" if cost > 0 else f"{name}{near}",
         "why": f"Number {first.rank + 1} of the worst for {' and '.join(first.worst_of)}. "
         + " ".join(numbers),
+        "constraint": index,
         "sides": [side_data(one, drawing) for one in both],
     }
 

@@ -7,9 +7,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import torch
 
-from statewise.envs.render import object_mark
 from statewise.envs.vec_env import VecEnv
+from statewise.envs.world import World
 from statewise.sim import geometry
 from statewise.training.recording import Recording
 
@@ -68,16 +69,23 @@ class Drawing:
         }
 
     def marks(self, one: Recording) -> list[dict[str, Any]]:
-        """Goals, hazards and other objects that are no part of physics."""
+        """Goals, hazards and other things that are no part of physics."""
+        rules, states = self.env.rules, (one.qpos, one.mocap_pos, one.mocap_quat)
+        sensors = torch.from_numpy(geometry.sensor_rows(self.model, *states))
+        kinds = [torch.from_numpy(one.objects[kind]) for kind in rules.stage.kinds]
+        objects = torch.cat(kinds, dim=1) if kinds else sensors.new_zeros(len(sensors), 0, 3)
+        draws, action = torch.from_numpy(one.draws), sensors.new_zeros(1, self.model.nu)
+        drawn = []
+        for t in range(len(sensors)):
+            row, steps = slice(t, t + 1), torch.tensor([t])
+            world = World(rules.stage, sensors[row], objects[row], action, steps, draws[row])
+            drawn.append(rules.marks(world))
         marks = []
-        for kind, path in one.objects.items():
-            for i in range(path.shape[1]):
-                look = object_mark(self.env.suite, kind, (0.0, 0.0, 0.0))
-                if look is not None:
-                    way = path[:, i]
-                    way = way if np.ptp(way, axis=0).max() > _STILL else way[:1]
-                    named = {"shape": look.shape, "size": look.size, "rgba": look.rgba}
-                    marks.append({**named, "pos": pack(way)})
+        for path in zip(*drawn, strict=True):
+            way = np.array([mark.pos for mark in path])
+            way = way if np.ptp(way, axis=0).max() > _STILL else way[:1]
+            look = {"shape": path[0].shape, "size": path[0].size, "rgba": path[0].rgba}
+            marks.append({**look, "pos": pack(way)})
         return marks
 
 

@@ -14,7 +14,6 @@ import torch
 from statewise.core import lidar
 from statewise.envs.env import Closeable, Env
 from statewise.envs.observation import UNUSED_LIDARS
-from statewise.envs.suites import Suite
 from statewise.envs.terms import RGB
 from statewise.envs.vec_env import VecEnv
 from statewise.envs.world import World
@@ -136,12 +135,13 @@ class Renderer(_Shown):
         height: int = 720,
         camera: Camera | View = "arena",
         lidar: bool = True,
+        fine: bool = False,
     ) -> None:
         if isinstance(camera, str) and camera not in CAMERAS:
             raise ValueError(f"unknown camera {camera!r}: use one of {', '.join(CAMERAS)}")
         super().__init__(env)
         self.camera, self.lidar = camera, lidar
-        self._canvas = Canvas(env.sim.model, width, height)
+        self._canvas = Canvas(env.sim.model, width, height, fine)
 
     def frame(self, world: int = 0, overlay: bool = True) -> np.ndarray:
         """A picture of one world as it is now: uint8 `[height, width, 3]`."""
@@ -290,18 +290,6 @@ class _Stage:
         return self._heading
 
 
-def object_mark(suite: Suite, kind: str, at: tuple[float, float, float]) -> Mark | None:
-    """How an object of a suite looks by itself; None for one that is part of physics."""
-    for term in suite.terms:
-        if any(things.kind == kind and things.body is None for things in term.things()):
-            rgb, radius = term.colours.get(f"{kind}_lidar", _PLAIN), getattr(term, "radius", 0.3)
-            if suite.robot.spatial:
-                return Mark("sphere", at, (radius, 0.0), (*rgb, 0.3), 0.1)
-            return Mark("cylinder", at, (radius, radius / 2 if kind == "goal" else 0.01),
-                        (*rgb, 0.45), 0.2)  # fmt: skip
-    return None
-
-
 def _lidars(env: VecEnv, now: _Now) -> list[Mark]:
     """Every lidar as dots around the robot, the larger and brighter the stronger it reads."""
     obs = env.rules.observe(now.seen)[0].cpu()
@@ -421,6 +409,12 @@ def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | No
         box = (x0 - pad, y0 - pad, x1 + pad, y1 + pad)
         draw.rounded_rectangle(box, pad, fill=(255, 255, 255, 220))
         draw.text(where, text, colour, bold, anchor="mm")
-    if any(cost > 0 for cost in now.cost):
+    broken = [name for name, cost in zip(env.spec.cost_names, now.cost, strict=True) if cost > 0]
+    if broken:
         draw.rectangle((0, 0, width - 1, height - 1), outline=RED, width=max(3, px(9)))
+        where, pad = (width - px(34), px(42)), px(10)
+        text = f"violation: {', '.join(broken)}"
+        x0, y0, x1, y1 = draw.textbbox(where, text, bold, anchor="rm")
+        draw.rounded_rectangle((x0 - pad, y0 - pad, x1 + pad, y1 + pad), pad, fill=RED)
+        draw.text(where, text, (255, 255, 255), bold, anchor="rm")
     return np.asarray(image)

@@ -189,10 +189,11 @@ class VecEnv(Env):
         """The state that the worlds are in now, after ended episodes were restarted.
 
         `qpos [B, nq]`, `mocap_pos [B, k, 3]` and `mocap_quat [B, k, 4]` of the bodies that are moved
-        between episodes, and `objects`: `[B, N, 3]` for each kind.
+        between episodes, `draws [B, d]`, the random numbers of tasks and constraints, and `objects`:
+        `[B, N, 3]` for each kind.
         """
         objects = {kind: self.objects(kind) for kind in self.rules.stage.kinds}
-        return {**self.sim.positions(), "objects": objects}
+        return {**self.sim.positions(), "draws": self._draws, "objects": objects}
 
     # Reset and step ----------------------------------------------------------------------------
 
@@ -213,13 +214,14 @@ class VecEnv(Env):
         goal: Tensor | None = None,
         hazards: Tensor | None = None,
         pillars: Tensor | None = None,
+        draws: Tensor | None = None,
         **others: Tensor,
     ) -> Step:
         """Start a new episode in every world from a layout of your own.
 
         `robot [B, 2]`, `yaw [B]`, `goal [B, 3]`, `hazards [B, N, 3]`, `pillars [B, P, 3]`, and other
-        objects `[B, N, 3]` by their kind, such as `ghost`. Random numbers of tasks and constraints are
-        0.5.
+        objects `[B, N, 3]` by their kind, such as `ghost`. `draws [B, d]` are the random numbers of
+        tasks and constraints, each 0.5 by default.
         """
         if not self._ready:
             self._stock.seed(self.seed)
@@ -227,7 +229,8 @@ class VecEnv(Env):
         objects = self._gather(given | {"pillar": pillars} | others)
         with self._threads():
             robot, yaw = (part.to(self.device, torch.float32) for part in (robot, yaw))
-            return self._begin(robot, yaw, objects, torch.full_like(self._draws, 0.5))
+            chosen = torch.full_like(self._draws, 0.5) if draws is None else draws.to(self._draws)
+            return self._begin(robot, yaw, objects, chosen)
 
     def _gather(self, given: Mapping[str, Tensor | None]) -> Tensor:
         """All objects `[B, K, 3]` from those of each kind."""

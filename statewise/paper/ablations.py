@@ -32,20 +32,6 @@ _UNREADABLE = (ValueError, KeyError, RuntimeError, OSError)
 not here."""
 
 
-_PAPER_SCPO = {
-    "scale_inputs": False,
-    "cost_critic_lr": 1e-3,
-    "recovery_fraction": 1.0,
-    "tolerance": 0.0,
-    "reliable": False,
-    "cost_lam": 0.97,
-    "enough_costs": 0,
-    "subsample": "resample",
-    "reward_test": "paper",
-    "critic_batch": 0,
-}
-"""SCPO by the paper's tables. Its bound term stays out, as in its code: with it no step is feasible."""
-
 EXPERIMENTS: dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]] = {
     "fig1": ((), {}),
     "q2": (MAXIMUM_SUITES, {"scpo": {}}),
@@ -60,11 +46,11 @@ EXPERIMENTS: dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]] = {
     }),
     "departures": ((POINT,), {
         "scpo": {},
-        "scpo-paper": _PAPER_SCPO,
+        "scpo-paper": {"preset": "paper"},
         "scpo-blind": {"policy_sees_maximum": False},
         "scpo-raw-inputs": {"scale_inputs": False},
         "scpo-eta-1": {"recovery_fraction": 1.0},
-        "scpo-unreliable": {"reliable": False},
+        "scpo-gain-1": {"cost_gain": 1.0},
         "scpo-lam-0.95": {"cost_lam": 0.95},
         "scpo-tolerance-0": {"tolerance": 0.0},
     }),
@@ -149,8 +135,10 @@ def ablation_grid(
         for suite, (label, changed) in itertools.product(suites or theirs, variants.items()):
             kind = kinds[label]
             known = settings.hints_of(kind.settings_class)
-            own = {k: v for k, v in (given or {}).items() if k in known} | changed
-            spec = RunSpec(suite, kind.name, seed, train, own, label if label != kind.name else "")
+            own = {k: v for k, v in (given or {}).items() if k in known}
+            own |= {k: v for k, v in changed.items() if k in known}
+            how = train | {k: v for k, v in changed.items() if k not in known}
+            spec = RunSpec(suite, kind.name, seed, how, own, label if label != kind.name else "")
             specs.setdefault((seed, suite, label), spec)
     return Grid(tuple(specs.values()), out)
 

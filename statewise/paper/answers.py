@@ -38,7 +38,7 @@ _NAMES = {
     "scpo-raw-inputs": "inputs not scaled",
     "scpo-eta-1": "recovery fraction 1",
     "scpo-tolerance-0": "tolerance 0",
-    "scpo-unreliable": "noise not allowed for",
+    "scpo-gain-1": "asks for the violation",
     "scpo-lam-0.95": "cost λ 0.95",
     "scpo-paper": "all of the paper's settings",
     "scpo-subsample-resample": "sub-sampled",

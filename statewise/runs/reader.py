@@ -21,6 +21,7 @@ import numpy as np
 
 from statewise.metrics import CHARTS
 from statewise.runs.differences import deciding
+from statewise.runs.epochs import planned_epochs
 from statewise.runs.files import read_bytes
 from statewise.runs.shapes import check, is_number, parse_json, read_json
 from statewise.runs.summary import Columns, RunSummary, read_summary, summarise
@@ -188,7 +189,7 @@ def _read_run(folder: Path) -> RunData:
     rows = [epochs[number] for number in sorted(epochs)]
     keys = dict.fromkeys(key for row in rows for key in row)
     columns = Columns({k: np.array([row.get(k) for row in rows], dtype=float) for k in keys})
-    planned, last = max(1, round(train["steps"] / train["steps_per_epoch"])), max(epochs)
+    planned, last = _planned(train), max(epochs)
     summary, expected = None, set(range(1, last))
     if os.path.lexists(folder / SUMMARY):
         summary, more = read_summary(folder / SUMMARY)
@@ -304,3 +305,8 @@ def _some(epochs: Sequence[int]) -> str:
     """The first few of them."""
     shown = ", ".join(map(str, epochs[:6])) + (", ..." if len(epochs) > 6 else "")
     return f"epoch{'s' if len(epochs) > 1 else ''} {shown}"
+
+
+def _planned(train: dict[str, Any]) -> int:
+    """How many epochs the settings of a training ask for."""
+    return planned_epochs(train["steps"], train["steps_per_epoch"], train.get("final_batch", 1))[0]

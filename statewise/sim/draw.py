@@ -23,6 +23,10 @@ _UPRIGHT = np.eye(3).ravel()
 _MAX_MARKS = 1000
 _SHADOW_REACH = 10.0  # metres
 _HORIZON = 16.0  # metres
+_SUN_SIZE = 0.07
+"""How far the directions of the sun's light spread in a fine picture: the softness of shadows."""
+_SUNS = 16
+"""Pictures, each with the sun elsewhere, that a fine picture is the mean of"""
 
 
 class DrawError(RuntimeError):
@@ -55,12 +59,18 @@ class Mark:
 
 
 class Canvas:
-    """Draws one model into an array, without a display."""
+    """Draws one model into an array, without a display.
 
-    def __init__(self, model: mujoco.MjModel, width: int, height: int) -> None:
+    fine: take 16 times as long for smooth edges and soft shadows, as for the pictures of a paper.
+    """
+
+    def __init__(self, model: mujoco.MjModel, width: int, height: int, fine: bool = False) -> None:
         if not (16 <= width <= 4096 and 16 <= height <= 4096):
             raise ValueError(f"a picture of {width} x {height}: give 16 to 4096 pixels each way")
-        self._model = _looks(model, width, height)
+        self._fine = fine
+        if fine:  # drawn at twice the size, then averaged
+            width, height = 2 * width, 2 * height
+        self._model = _looks(model, width, height, fine)
         self._size = (width, height)
         self._rect = mujoco.MjrRect(0, 0, width, height)
         self._scene = mujoco.MjvScene(model, maxgeom=_MAX_MARKS + model.ngeom + 100)
@@ -88,12 +98,31 @@ class Canvas:
         mujoco.mjv_updateScene(self._model, data, self._option, None, self._camera,
                                mujoco.mjtCatBit.mjCAT_ALL.value, self._scene)  # fmt: skip
         _add_marks(self._scene, marks)
+        self._gl.make_current()
+        pixels = self._draw_fine() if self._fine else self._render()
+        return np.ascontiguousarray(pixels[::-1])
+
+    def _render(self) -> np.ndarray:
+        """The scene as it is, from the lowest row to the highest."""
         width, height = self._size
         pixels = np.empty((height, width, 3), dtype=np.uint8)
-        self._gl.make_current()
         mujoco.mjr_render(self._rect, self._scene, self._context)
         mujoco.mjr_readPixels(pixels, None, self._rect, self._context)
-        return np.ascontiguousarray(pixels[::-1])
+        return pixels
+
+    def _draw_fine(self) -> np.ndarray:
+        """The mean of pictures with the sun in slightly different places, at half the size."""
+        lights = [self._scene.lights[i] for i in range(self._scene.nlight)]
+        suns = [(light, light.dir.copy()) for light in lights if light.castshadow]
+        total = np.zeros((self._size[1], self._size[0], 3), dtype=np.float32)
+        for i in range(_SUNS):  # evenly spread over a disc
+            far, angle = _SUN_SIZE * np.sqrt((i + 0.5) / _SUNS), 2.39996 * i
+            shift = (far * np.cos(angle), far * np.sin(angle), 0.0)
+            for light, direction in suns:
+                light.dir[:] = (direction + shift) / np.linalg.norm(direction + shift)
+            total += self._render()
+        blocks = total.reshape(self._size[1] // 2, 2, self._size[0] // 2, 2, 3)
+        return np.rint(blocks.mean(axis=(1, 3)) / _SUNS).astype(np.uint8)
 
     def close(self) -> None:
         if self._context is not None:
@@ -179,11 +208,13 @@ def _add_marks(scene: Any, marks: Sequence[Mark]) -> None:
         scene.ngeom += 1
 
 
-def _looks(model: mujoco.MjModel, width: int, height: int) -> mujoco.MjModel:
+def _looks(model: mujoco.MjModel, width: int, height: int, fine: bool) -> mujoco.MjModel:
     """A copy of the model made for pictures; the physics of the model itself is left alone.
 
     The floor has no end, as in physics. The buffer has exactly the picture's size, as clearing a
-    larger one is slow. Shadows reach over the whole arena, whatever the size of the robot.
+    larger one is slow. Shadows reach over the whole arena, whatever the size of the robot. A picture
+    that is not fine has a small shadow map and coarse shapes, which halves the time of a video
+    (benchmarks/video.py).
     """
     looks = copy.copy(model)
     looks.geom_size[looks.geom_type == mujoco.mjtGeom.mjGEOM_PLANE.value, :2] = 0.0
@@ -191,8 +222,9 @@ def _looks(model: mujoco.MjModel, width: int, height: int) -> mujoco.MjModel:
     vis.global_.offwidth, vis.global_.offheight = width, height
     vis.map.shadowclip = _SHADOW_REACH / model.stat.extent
     vis.map.zfar = _HORIZON / model.stat.extent
-    vis.quality.shadowsize = 4096 if width > 1000 else 2048  # half the time for videos
-    vis.quality.numslices, vis.quality.numstacks = 40, 20
+    vis.quality.offsamples = 4
+    vis.quality.shadowsize = 4096 if fine else 1024
+    vis.quality.numslices, vis.quality.numstacks = (48, 24) if fine else (16, 8)
     vis.headlight.diffuse[:] = 0.32
     vis.rgba.haze[:] = (0.95, 0.96, 0.98, 1.0)
     return looks

@@ -99,6 +99,20 @@ def body_poses(
     return pos, quat
 
 
+def sensor_rows(
+    model: mujoco.MjModel, qpos: np.ndarray, mocap_pos: np.ndarray, mocap_quat: np.ndarray
+) -> np.ndarray:
+    """Sensors `[T, ns]` of states at rest, as for `body_poses`."""
+    data = mujoco.MjData(model)
+    rows = np.empty((len(qpos), model.nsensordata), dtype=np.float32)
+    for t in range(len(qpos)):
+        data.qpos[:] = qpos[t]
+        data.mocap_pos[:], data.mocap_quat[:] = mocap_pos[t], mocap_quat[t]
+        mujoco.mj_forward(model, data)
+        rows[t] = data.sensordata
+    return rows
+
+
 def _colour(model: mujoco.MjModel, geom: int) -> tuple[float, ...]:
     """Its own colour, or that of its material if it has none."""
     own, material = model.geom_rgba[geom], int(model.geom_matid[geom])

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from statewise import metrics
-from statewise.algos.base import Settings
+from statewise.algos.shared_settings import Settings
 from statewise.envs.env import Env
 from statewise.plugins import import_for_run, import_modules
 from statewise.runs import checkpoint

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from statewise import settings
 from statewise.algos import get_algorithm
-from statewise.algos.base import Settings
+from statewise.algos.presets import find_preset
+from statewise.algos.shared_settings import Settings
 from statewise.envs.robots import training_steps
 from statewise.plugins import is_gym
+from statewise.runs.epochs import planned_epochs
 from statewise.runs.folder import file_name
 from statewise.runs.identity import new_run_id
 from statewise.runs.shapes import check
 from statewise.settings import number, option
 from statewise.types import EnvSpec
 from statewise.version import __version__
+
+log = logging.getLogger("statewise")
 
 MOST_NUMBERS = 10**6
 """Largest size of an observation or action."""
@@ -41,6 +47,9 @@ class TrainSettings:
     """A suite such as Point-Hazard-8, or gym:ID for any Gymnasium environment with a cost."""
     algo: str = "scpo"
     """The algorithm: `statewise list algos` names them. Each has settings of its own."""
+    preset: str = ""
+    """Settings by name: paper (as published), reference (as its published code), best (the strongest
+    found for the method). Settings that you give beside it win."""
     seed: int = number(0, least=0, most=2**32 - 1)
     """Seed of the networks, the layouts and the noise."""
     steps: int = number(0, least=0, most=10**13)
@@ -48,6 +57,10 @@ class TrainSettings:
     robot needs: 6 million, or 30 million for Ant, Walker, Humanoid and other legged robots."""
     steps_per_epoch: int = number(30_000, least=1, most=10**9)
     """Environment steps between two updates, rounded to a whole number for each world."""
+    final_batch: int = number(0, least=0, most=64)
+    """Factor on `steps_per_epoch` in the second half of the training. Costs are rare by then, and larger
+    batches have less noise. 1 keeps epochs as they are. 0 takes 4 in runs of 100 epochs or more, else
+    1."""
     num_envs: int = number(0, least=0, most=2**20)
     """Worlds that are stepped together. 0 takes 128 on the CPU and 2048 on a GPU, where robots that train
     for long take 4096."""
@@ -104,11 +117,13 @@ class TrainSettings:
             num_envs = 4096 if usual > _MANY_STEPS else 2048
         if self.wandb and importlib.util.find_spec("wandb") is None:
             raise ValueError("--wandb needs Weights & Biases: pip install 'statewise[wandb]'")
+        per_epoch = _whole_epoch(steps, self.steps_per_epoch, num_envs)
         return dataclasses.replace(
             self,
             algo=get_algorithm(self.algo).name,
             steps=steps,
-            steps_per_epoch=_whole_epoch(steps, self.steps_per_epoch, num_envs),
+            steps_per_epoch=per_epoch,
+            final_batch=self.final_batch or (4 if round(steps / per_epoch) >= 100 else 1),
             num_envs=num_envs,
             device=device,
             threads=self.threads or cores(),
@@ -116,7 +131,12 @@ class TrainSettings:
 
     @property
     def epochs(self) -> int:
-        return max(1, round(self.steps / self.steps_per_epoch))
+        return planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)[0]
+
+    def horizon(self, epoch: int) -> int:
+        """Steps of each world in an epoch, the first of which is 1."""
+        short = planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)[1]
+        return self.steps_per_epoch // self.num_envs * (self.final_batch if epoch > short else 1)
 
     @property
     def folder(self) -> Path:
@@ -133,9 +153,23 @@ def parse_run(given: dict[str, Any], text: bool) -> tuple[TrainSettings, Setting
     if not isinstance(algo, str):
         raise ValueError(f"algo is {algo!r}: give a string")
     kind = get_algorithm(algo)
+    given = with_preset(kind.name, given)
     train, own = settings.split_by_owner(given, TrainSettings, kind.settings_class)
     chosen = settings.parse(TrainSettings, train, text=text)
     return chosen, settings.parse(kind.settings_class, own, text=text)
+
+
+def with_preset(algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Names and values with those of the preset that they name. What is given wins, and is said so."""
+    name = given.get("preset", "")
+    preset = find_preset(algo, name) if name else {}
+    for key in preset.keys() & given.keys():
+        if given[key] != preset[key]:
+            log.warning(
+                "%s is given as %s: it wins over the preset %s, which has %s",
+                key, given[key], name, preset[key],
+            )  # fmt: skip
+    return preset | dict(given)
 
 
 def to_config(train: TrainSettings, own: Settings, spec: EnvSpec) -> dict[str, Any]:

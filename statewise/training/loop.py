@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from statewise.algos import Algorithm, get_algorithm
-from statewise.algos.base import Settings
+from statewise.algos.shared_settings import Settings
 from statewise.envs.env import Env
 from statewise.envs.make import make_env
 from statewise.metrics import describe
@@ -118,8 +118,7 @@ class Training:
     def run_epoch(self) -> Metrics:
         """Collect, update, write down; returns the epoch's metrics."""
         start = time.perf_counter()
-        horizon = self.settings.steps_per_epoch // self.settings.num_envs
-        rollout, episodes = self.collector.collect(horizon)
+        rollout, episodes = self.collector.collect(self.settings.horizon(self.epoch + 1))
         collected = time.perf_counter()
         self.epoch += 1
         self.steps += rollout.size

@@ -26,7 +26,7 @@ FORMAT = 1
 WORST_FILE = "worst.npz"
 _MOST_BYTES = 2**28
 _MOST_EPISODES = 1000
-_STATES = {"qpos": 2, "mocap_pos": 3, "mocap_quat": 3}
+_STATES = {"qpos": 2, "mocap_pos": 3, "mocap_quat": 3, "draws": 2}
 """Arrays with a row for every state, from the first to the last, and their dimensions."""
 _STEPS = {"reward": 1, "cost": 2, "clearance": 2, "value": 2}
 """Arrays with a row for every step."""
@@ -46,6 +46,8 @@ class Recording:
     """[T + 1, k, 3]"""
     mocap_quat: np.ndarray
     """[T + 1, k, 4]"""
+    draws: np.ndarray
+    """[T + 1, d] the random numbers of tasks and constraints, which stay the same"""
     objects: Mapping[str, np.ndarray]
     """[T + 1, N, 3] for each kind of object"""
     reward: np.ndarray

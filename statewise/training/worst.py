@@ -16,6 +16,8 @@ from statewise.runs.identity import policy_sha256
 from statewise.training.recording import Facts, Recording
 from statewise.types import Step
 
+_PARTS = ("qpos", "mocap_pos", "mocap_quat", "draws")
+"""What a state has beside objects"""
 _TRIM = 64
 """Steps after which rows that no running episode needs are dropped"""
 
@@ -97,7 +99,7 @@ class WorstEpisodes:
     def facts(self, episodes: int, seed: int, sampled: bool) -> Facts:
         """What a file of the recordings says about them."""
         spec, signal = self.env.spec, self.algo.cost_signal
-        name = {"increment": "D", "cost": "C"}[signal.kind] if signal is not None else ""
+        name = "" if signal is None else "D" if signal.needs_maximum else "C"
         return Facts(
             spec.name, self.algo.name, policy_sha256(self.algo.state_dict()), episodes, seed, sampled,
             spec.cost_names, spec.clearance_units, spec.control_dt, name,
@@ -110,7 +112,7 @@ class WorstEpisodes:
         if self._drawn is None:
             return np.empty((self.env.num_envs, 0), dtype=np.float32)
         frame = self._drawn.snapshot() if now else self._drawn.frame
-        parts = [frame["qpos"], frame["mocap_pos"], frame["mocap_quat"], *frame["objects"].values()]
+        parts = [*(frame[name] for name in _PARTS), *frame["objects"].values()]
         rows: np.ndarray = torch.cat([p.flatten(1).float() for p in parts], dim=1).cpu().numpy()
         return rows
 
@@ -152,7 +154,15 @@ class WorstEpisodes:
         states = np.concatenate([self._start[world, None], rows[:, ends[-1] :]])
         numbers["reward"] = numbers["reward"][:, 0]
         named = self._split(_finite(states))
-        return Recording(**numbers, **named, ending=_ending(world, step), world=world)
+        return Recording(**numbers, **named, ending=self._ending(world, step), world=world)
+
+    def _ending(self, world: int, step: Step) -> str:
+        if step.sim_fault[world]:
+            return "simulator fault"
+        if not step.terminated[world]:
+            return "time limit"
+        word = self._drawn.suite.task.success if self._drawn is not None else "task succeeded"
+        return word if step.success[world] else "task ended"
 
     def _split(self, states: np.ndarray) -> dict[str, Any]:
         """The parts of states `[T + 1, S]`."""
@@ -160,23 +170,15 @@ class WorstEpisodes:
         if self._drawn is None:
             none = states.reshape(n, 0)
             return {"qpos": none, "mocap_pos": none.reshape(n, 0, 3),
-                    "mocap_quat": none.reshape(n, 0, 4), "objects": {}}  # fmt: skip
+                    "mocap_quat": none.reshape(n, 0, 4), "draws": none, "objects": {}}  # fmt: skip
         frame = self._drawn.frame
-        shapes = {name: frame[name].shape[1:] for name in ("qpos", "mocap_pos", "mocap_quat")}
+        shapes = {name: frame[name].shape[1:] for name in _PARTS}
         kinds = {name: x.shape[1:] for name, x in frame["objects"].items()}
         ends = np.cumsum([shape.numel() for shape in (*shapes.values(), *kinds.values())])
         parts = iter(np.split(states, ends[:-1], axis=1))
         named: dict[str, Any] = {k: next(parts).reshape(n, *shape) for k, shape in shapes.items()}
         named["objects"] = {k: next(parts).reshape(n, *shape) for k, shape in kinds.items()}
         return named
-
-
-def _ending(world: int, step: Step) -> str:
-    if step.sim_fault[world]:
-        return "simulator fault"
-    if step.terminated[world]:
-        return "task succeeded" if step.success[world] else "task ended"
-    return "time limit"
 
 
 def _finite(states: np.ndarray) -> np.ndarray:

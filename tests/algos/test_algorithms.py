@@ -148,7 +148,7 @@ def test_a_negative_limit_can_be_asked_for() -> None:
 
 
 def test_limits_must_match_the_constraints() -> None:
-    with pytest.raises(ValueError, match="2 numbers for 3 constraints"):
+    with pytest.raises(ValueError, match="2 values for 3 constraints"):
         ScpoSettings(cost_limit=(0.1, 0.2)).limits(3)
 
 

@@ -11,7 +11,7 @@ from line_env import LineEnv
 from test_algorithms import make
 
 from statewise.algos import TrustRegionAlgorithm, get_algorithm, surrogate
-from statewise.algos.estimates import AGES
+from statewise.algos.batch import AGES
 from statewise.cuda_graphs import Graphed
 from statewise.envs.make import make_env
 from statewise.training.collect import Collector

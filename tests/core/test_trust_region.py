@@ -328,9 +328,20 @@ def test_step_combines_natural_gradients_of_either_precision():
 def test_request_is_limited_to_a_fraction_of_what_the_region_can_remove():
     # sqrt(2 · 0.02 · s) is 0.2 for s = 1 and 0.4 for s = 4.
     S = [[1.0, 0, 0, 0], [0, 4.0, 0, 0], [0, 0, 1.0, 0], [0, 0, 0, 0]]
-    limited = limit_request([1.0, 0.1, -3.0, 0.5], S, 0.02, 0.5)
-    # too much; little enough; satisfied; no gradient, so the violation stays visible
-    np.testing.assert_allclose(limited, [0.1, 0.1, -3.0, 0.5])
+    limited = limit_request([1.0, 0.0, -3.0, 0.5], S, 0.02, 0.5)
+    # too much; nothing; satisfied; no gradient, so the violation stays visible
+    np.testing.assert_allclose(limited, [0.1, 0.0, -3.0, 0.5])
+
+
+def test_several_requests_share_the_fraction_of_the_region():
+    """Orthogonal gradients of s = 1 and 4: each may ask for half, 0.1 and 0.2, both for 1/√2 of that."""
+    limited = limit_request([1.0, 1.0], [[1.0, 0.0], [0.0, 4.0]], 0.02, 0.5)
+    np.testing.assert_allclose(limited, np.array([0.1, 0.2]) / np.sqrt(2))
+    # The same gradient twice is one request.
+    limited = limit_request([1.0, 1.0], [[1.0, 1.0], [1.0, 1.0]], 0.02, 0.5)
+    np.testing.assert_allclose(limited, [0.1, 0.1])
+    plan = solve(1.0, [0.1, 0.1], [[1.0, 0.0], [0.0, 4.0]], limited, 0.02)
+    assert plan.feasible and plan.alpha > 0.0
 
 
 def test_limited_request_leaves_room_for_the_reward():

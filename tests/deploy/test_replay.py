@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -103,6 +104,21 @@ def test_the_other_policy_starts_from_the_same_layouts(
         assert len(first["marks"]) == 9
 
 
+def test_things_that_move_do_so_alike_for_both_policies(tmp_path: Path) -> None:
+    runs = [
+        statewise.train("Point-Ghost-2", a, out=str(tmp_path), **SMALL) for a in ("trpo", "scpo")
+    ]
+    data = data_of(statewise.replay(runs[0], tmp_path / "page.html", 1, runs[1], episodes=3))
+    first, second = data["episodes"][0]["sides"]
+    paths = [
+        [unpacked(mark["pos"]).reshape(-1, 3) for mark in side["marks"]] for side in (first, second)
+    ]
+    moving = [i for i, path in enumerate(paths[0]) if len(path) > 1]
+    assert len(moving) >= 2
+    for i in moving:
+        np.testing.assert_allclose(paths[0][i][:9], paths[1][i][:9], atol=1e-3)
+
+
 def test_episodes_of_another_policy_are_not_shown_as_this_ones(
     runs: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +129,34 @@ def test_episodes_of_another_policy_are_not_shown_as_this_ones(
     )
     shown = statewise.replay(runs[1], tmp_path / "b.html", 1)
     assert "The worst of 30 fresh episodes" in shown.read_text()
+
+
+class Drift(gymnasium.Env[np.ndarray, np.ndarray]):
+    """A number that drifts; beyond 1 it costs."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (1,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, **_: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=_.get("seed"))
+        self.x = self.np_random.uniform(0, 0.5, 1)
+        return self.x.astype(np.float32), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        self.x = self.x + 0.1
+        cost = float(max(self.x[0] - 1, 0))
+        return self.x.astype(np.float32), 0.1, False, False, {"cost": cost}
+
+
+def test_an_environment_that_cannot_be_drawn_is_replayed_in_numbers(tmp_path: Path) -> None:
+    gymnasium.register("ReplayDrift-v0", Drift, max_episode_steps=12)
+    run = statewise.train("gym:ReplayDrift-v0", "scpo", out=str(tmp_path), **SMALL | {"threads": 0})
+    data = data_of(statewise.replay(run, tmp_path / "page.html", 2, episodes=6))
+    assert data["model"] is None and len(data["episodes"]) == 2
+    costs = [unpacked(episode["sides"][0]["cost"][0])[1:] for episode in data["episodes"]]
+    assert len(costs[0]) == 12 and costs[0].max() >= costs[1].max() > 0.2
+    with pytest.raises(ValueError, match="cannot be repeated"):
+        statewise.replay(run, tmp_path / "page.html", 2, run, episodes=6)
 
 
 def test_mistakes_are_told_before_anything_is_run(runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def episode(broken: list[tuple[int, int]], steps: int, y: float) -> Recording:
     still = np.ones((steps + 1, 1, 1), np.float32)
     return Recording(
         qpos=qpos, mocap_pos=np.zeros((steps + 1, 1, 3), np.float32), mocap_quat=mocap_quat,
+        draws=np.zeros((steps + 1, 0), np.float32),
         objects={"goal": still * np.float32([1.2, 1.2, 0.15]),
                  "hazard": still * np.float32([0, 0.1, 0.02]), "pillar": still[:, :0, [0] * 3]},
         reward=np.full(steps, 0.04, np.float32), cost=cost, clearance=0.1 - 1.5 * cost,

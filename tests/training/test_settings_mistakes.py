@@ -43,7 +43,7 @@ def test_a_label_that_names_a_folder_is_taken(label: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("reliable", "no", "True or False"),
+        ("rescue", "no", "True or False"),
         ("spread_ages", "off", "True or False"),
         ("compact", 1, "True or False"),
         ("steps", "abc", "a whole number"),

@@ -138,7 +138,7 @@ def recording(steps: int = 3) -> Recording:
     states = steps + 1
     return Recording(
         qpos=np.ones((states, 3), np.float32), mocap_pos=np.zeros((states, 1, 3), np.float32),
-        mocap_quat=np.ones((states, 1, 4), np.float32),
+        mocap_quat=np.ones((states, 1, 4), np.float32), draws=np.zeros((states, 0), np.float32),
         objects={"goal": np.zeros((states, 1, 3), np.float32)},
         reward=np.arange(steps, dtype=np.float32), cost=np.zeros((steps, 1), np.float32),
         clearance=np.ones((steps, 1), np.float32), value=np.zeros((steps, 0), np.float32),

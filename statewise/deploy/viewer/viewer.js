@@ -109,6 +109,7 @@ function choose(index) {
   state.episode = (index + data.episodes.length) % data.episodes.length;
   const episode = data.episodes[state.episode];
   sides = episode.sides.map(readSide);
+  state.constraint = episode.constraint;
   state.length = Math.max(...sides.map((side) => side.steps));
   $("scrubber").max = state.length;
   $("why").textContent = episode.why;

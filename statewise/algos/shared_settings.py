@@ -1,0 +1,205 @@
+"""The settings that several algorithms share. Each algorithm adds its own in its file."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from statewise.core.line_search import RewardTest
+from statewise.core.mmdp import Kind
+from statewise.settings import check, number
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Shared by all algorithms. The defaults are the paper's where its table has one, except for
+    `scale_inputs` and `critic_batch`."""
+
+    hidden: tuple[int, ...] = number((64, 64), least=1)
+    """Widths of the hidden layers of every network."""
+    scale_inputs: bool = True
+    """Normalise observations by their mean and standard deviation over all data so far; off feeds
+    them to the networks as they are, as the paper does."""
+    log_std: float = number(-0.5, finite=True)
+    """Logarithm of the policy's standard deviation at the start."""
+    gamma: float = number(0.99, least=0, most=1)
+    """Discount of the reward."""
+    lam: float = number(0.97, least=0, most=1)
+    """Decay of the generalised advantage estimate of the reward."""
+    critic_iterations: int = number(80, least=1)
+    """Adam steps for each critic in an epoch."""
+    critic_lr: float = number(1e-3, above=0)
+    """Learning rate of the critics."""
+    critic_batch: int = number(4096, least=0)
+    """Rows in a critic step, drawn anew each time; 0 takes all, as the paper does."""
+    final_noise: float = number(0.0, least=0, finite=True)
+    """Largest standard deviation of the policy's actions at the end of training. Over the last third of
+    the epochs a larger one shrinks to it, so that the mean action becomes what was trained. 0 leaves
+    the noise to learning."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        if not self.hidden:
+            raise ValueError("hidden is (): give at least one width")
+        if self.critic_batch == 1:
+            raise ValueError("critic_batch is 1: give 0 (all rows) or at least 2")
+
+
+@dataclass(frozen=True)
+class LimitSettings(Settings):
+    """Shared by the methods that keep a cost below a limit."""
+
+    cost_limit: tuple[float, ...] = number((0.0,), finite=True)
+    """Limit of each constraint; one number serves all."""
+    allow_negative_limit: bool = False
+    """Accept a limit below zero, which no policy can meet (the published SCPO code ran -0.03)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.cost_limit:
+            raise ValueError(
+                "cost_limit is (): give one number for each constraint, or one for all"
+            )
+        if min(self.cost_limit) < 0.0 and not self.allow_negative_limit:
+            raise ValueError(
+                f"cost_limit is {self.cost_limit}: give 0 or more, or set allow_negative_limit; "
+                f"no policy has a cost below 0"
+            )
+
+    def limits(self, num_costs: int) -> Tensor:
+        """[m] float64"""
+        return torch.tensor(spread("cost_limit", self.cost_limit, num_costs), dtype=torch.float64)
+
+    def violation(self, J: Tensor) -> Tensor:
+        """[m] float64: by how much the costs J `[m]` of an episode exceed their limits"""
+        return J - self.limits(len(J))
+
+
+@dataclass(frozen=True)
+class CostSettings(LimitSettings):
+    """Shared by the methods that learn a critic of the cost."""
+
+    cost_gamma: float = number(0.99, least=0, most=1)
+    """Discount of the cost."""
+    cost_lam: float = number(0.97, least=0, most=1)
+    """Decay of the generalised advantage estimate of the cost."""
+
+
+@dataclass(frozen=True)
+class TrustRegionSettings(Settings):
+    """Shared by the methods that bound the KL divergence of an update. The paper does not state the
+    settings of its conjugate gradient."""
+
+    target_kl: float = number(0.02, above=0)
+    """Size of the trust region: mean KL divergence of an update."""
+    final_radius: float = number(1.0, above=0, most=1)
+    """Share of the trust region's radius, the root of its size, that is left in the last epoch. The
+    radius shrinks evenly. 1 keeps it as it is, as the paper does."""
+    backtrack_steps: int = number(100, least=1)
+    """Most candidates of the line search."""
+    backtrack_coefficient: float = number(0.8, above=0, below=1)
+    """Each candidate takes this fraction of the one before."""
+    cg_iterations: int = number(20, least=1)
+    """Most iterations of the conjugate gradient."""
+    cg_damping: float = number(0.1, least=0)
+    """Added to the diagonal of the Fisher matrix."""
+    fisher_states: int = number(8192, least=0)
+    """Most states of the batch, drawn at random, that the Fisher matrix averages over; 0 takes all."""
+
+
+@dataclass(frozen=True)
+class ConstrainedSettings(CostSettings, TrustRegionSettings):
+    """Shared by the methods that take a constrained step: CPO, PCPO, SCPO and ASCPO."""
+
+    constraint_kind: tuple[Kind, ...] = ("sum",)
+    """What each constraint bounds, one for all or one for each. maximum: the largest cost of an episode,
+    on average. sum: the sum of its costs, on average. probability: the probability that its largest
+    cost exceeds `threshold`. deviation: the mean of its largest cost plus kappa standard deviations."""
+    threshold: tuple[float, ...] = number((0.0,), least=0, finite=True)
+    """Cost above which an episode counts for the kind `probability`; one for all or one for each."""
+    kappa: float = number(3.0, least=0, finite=True)
+    """Standard deviations that the kind `deviation` adds to the mean."""
+    exceed_probability: float = number(0.0, least=0, below=1)
+    """Choose kappa by Cantelli's inequality, such that the largest cost of an episode exceeds the limit
+    with at most this probability. 0 takes kappa as it is."""
+    policy_sees_maximum: bool = True
+    """Whether the policy reads the running maxima too, where a constraint needs them, or only the critics
+    do. A policy that does not needs no measured costs once it is trained."""
+    cost_lam: float = number(0.8, least=0, most=1)
+    """Decay of the generalised advantage estimate of the cost. Costs are rare: a larger one gathers more
+    noise, a smaller one relies on the cost critic."""
+    cost_critic_lr: float = number(3e-4, above=0)
+    """Learning rate of the cost critic. A lower one averages over more epochs, since the few costs of a
+    batch are soon overfitted."""
+    first_cost: float = number(0.05, least=0, finite=True)
+    """What a cost critic that is never negative predicts before it has learned, or a sixth of the largest
+    step cost if that is less. It should expect a little cost everywhere. 0 leaves it as it is
+    initialised, at 0.69, as the paper does."""
+    cost_gain: float = number(5.0, least=1, finite=True)
+    """How many times its violation a constraint asks a step to remove. Cost gradients are noisy, so only
+    a part of a predicted decrease comes true. 1 is the paper."""
+    recovery_fraction: float = number(0.97, above=0, most=1)
+    """Most of the trust region's radius that violated constraints may ask for together. The reward keeps
+    the rest. 1 is the paper, and can starve the reward."""
+    tolerance: float = number(0.002, least=0, finite=True)
+    """How far above its limit a cost may be, as a share of the largest step cost (for probabilities: of
+    1). A limit of 0 cannot be met to the last digit. 0 is the paper."""
+    reward_test: RewardTest = "reference"
+    """When a step may lower the reward: "paper" if no step is feasible, "reference" (the published
+    code) while a limit is violated, not at all with "always" (test), at any time with "never"."""
+    cost_reduction: float = number(0.0, least=0)
+    """Decrease of the surrogate cost that a violated constraint must see to accept a step."""
+    rescue: bool = True
+    """If no part of a step is accepted, try the step that lowers the violated costs alone."""
+    subsample: Literal["none", "resample", "once", "weighted"] = "none"
+    """How the cost critic is fitted where most targets are zero: to all rows; to as many zeros as
+    positive targets, drawn anew in each step ("resample", SCPO's paper) or once in an epoch; or to all
+    rows, weighted to the same effect. All but the first make its predictions too large."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.constraint_kind or not self.threshold:
+            raise ValueError(
+                "constraint_kind and threshold need one value for all, or one for each"
+            )
+        several = {
+            name: len(getattr(self, name))
+            for name in ("constraint_kind", "threshold", "cost_limit")
+            if len(getattr(self, name)) > 1
+        }
+        if len(set(several.values())) > 1:
+            given = ", ".join(f"{n} for {name}" for name, n in several.items())
+            raise ValueError(f"{given}: give one value for each constraint, or one for all")
+        count = max(several.values(), default=1)
+        limits = spread("cost_limit", self.cost_limit, count)
+        for kind, limit in zip(self.kinds(count), limits, strict=True):
+            if kind == "probability" and not 0.0 < limit < 1.0:
+                raise ValueError(
+                    f"cost_limit is {limit} for the kind probability: give a probability above 0 and "
+                    f"below 1, such as 0.01; no number of episodes can show that something never happens"
+                )
+
+    def kinds(self, num_costs: int) -> tuple[Kind, ...]:
+        """The kind of each constraint."""
+        return spread("constraint_kind", self.constraint_kind, num_costs)
+
+    @property
+    def deviations(self) -> float:
+        """Kappa, or what Cantelli's inequality makes of `exceed_probability`."""
+        p = self.exceed_probability
+        return math.sqrt(1.0 / p - 1.0) if p else self.kappa
+
+
+def spread(name: str, given: tuple[T, ...], num_costs: int) -> tuple[T, ...]:
+    """One value for each constraint, from one for all or one for each."""
+    values = given * num_costs if len(given) == 1 else given
+    if len(values) != num_costs:
+        raise ValueError(
+            f"{name} has {len(values)} values for {num_costs} constraints: give one for each, or one "
+            f"for all"
+        )
+    return values
