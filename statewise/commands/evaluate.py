@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from statewise import settings
-from statewise.cli_tables import console, evaluation_table
+from statewise.cli_tables import evaluation_table
+from statewise.console import console, say
 from statewise.plugins import PluginOptions
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
@@ -68,10 +69,10 @@ class Evaluate(PluginOptions):
         numbers = found.as_dict() | self._try_monitor()
         if self.json is not None:
             write_atomically(self.json, (json.dumps(numbers, indent=2) + "\n").encode())
-            print(f"numbers: {self.json}")
+            say(f"numbers: {self.json}")
         if self.worst and found.constraints:
             where = kept or f"not kept, as nothing can be written to {worst_file(self.path).parent}"
-            print(f"worst episodes: {where}")
+            say(f"worst episodes: {where}")
 
     def _try_monitor(self) -> dict[str, Any]:
         """Run and print the trial of a monitor, if one was asked for."""

@@ -15,7 +15,8 @@ from rich.progress import track
 from torch import Tensor
 
 from statewise import settings
-from statewise.cli_tables import console, play_table
+from statewise.cli_tables import play_table
+from statewise.console import console, say
 from statewise.envs.env import Env
 from statewise.envs.make import make_env
 from statewise.envs.render import (
@@ -103,13 +104,11 @@ class Play(PluginOptions):
         console().print(play_table(env, episodes, running))
         if self.video is not None:
             took = time.perf_counter() - started
-            print(f"video: {self.video} ({took:.1f} s to simulate and draw)")
+            say(f"video: {self.video} ({took:.1f} s to simulate and draw)")
         env.close()
         if self.speed:
             speed = _measure_speed(suite, _SPEED_WORLDS, _SPEED_SECONDS)
-            print(
-                f"speed: {speed:,.0f} environment steps/s ({_SPEED_WORLDS} worlds, random actions)"
-            )
+            say(f"speed: {speed:,.0f} environment steps/s ({_SPEED_WORLDS} worlds, random actions)")
 
     def _env(self, suite: str, compact: bool, continuing: bool) -> Env:
         """One world, ready to be shown in the way that was asked for."""
@@ -138,7 +137,7 @@ class Play(PluginOptions):
         try:
             for i in track(
                 range(steps),
-                f"{env.spec.name}, {self.seconds:g} s",
+                f"playing {self.seconds:g} s",
                 console=console(stderr=True),
                 transient=True,
             ):

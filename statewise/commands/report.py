@@ -6,6 +6,7 @@ import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 
+from statewise.console import say
 from statewise.extras import need
 from statewise.plugins import import_modules
 from statewise.runs.folder import check_folder
@@ -30,7 +31,7 @@ class Plot:
         import_modules(self.imports)
         if not self.runs:
             raise ValueError("name at least one run folder to draw")
-        print(f"curves: {draw_curves(self.runs, self.out)}")
+        say(f"curves: {draw_curves(self.runs, self.out)}")
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Report:
             reading, self.out, self.notes, self.baseline or default, reference, sections,
             self.export,
         )  # fmt: skip
-        print(f"report: {page} and {self.out / 'report.md'}")
+        say(f"report: {page} and {self.out / 'report.md'}")
         if self.export is not None:
-            print(f"exported: {len(reading.runs)} runs to {self.export}")
+            say(f"exported: {len(reading.runs)} runs to {self.export}")
         if self.open:
             webbrowser.open(page.resolve().as_uri())

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from statewise import metrics
 from statewise.algos.shared_settings import Settings
+from statewise.console import console
 from statewise.envs.env import Env
 from statewise.plugins import import_for_run, import_modules
 from statewise.runs import checkpoint
@@ -71,7 +71,7 @@ def train_seeds(
                 paths.append(run_with_display(training, quiet))
             if not training.finished:  # Ctrl-C or SIGTERM stops the seeds that follow too
                 break
-    Console(quiet=quiet).print(_summary_table(paths))
+    console(quiet=quiet).print(_summary_table(paths))
     return paths
 
 
@@ -173,18 +173,18 @@ def worst_file(path: str | Path) -> Path:
 
 def run_with_display(training: Training, quiet: bool) -> Path:
     """Run the remaining epochs of a training, with the live view and the trackers."""
-    console = Console(quiet=quiet)
+    screen = console(quiet=quiet)
     path, settings = training.folder.path, training.settings
     if training.finished:
-        console.print(f"{path} is finished: {training.epoch} epochs", markup=False)
+        screen.print(f"{path} is finished: {training.epoch} epochs", soft_wrap=True)
         return path
-    console.print(
+    screen.print(
         f"{settings.algo} on {settings.suite}, seed {settings.seed}: {settings.epochs} epochs of "
         f"{settings.steps_per_epoch:,} steps in {settings.num_envs} worlds on {settings.device}, "
         f"into {path}",
-        markup=False,
+        soft_wrap=True,
     )
-    with View(training, console) as view, trackers(training) as others:
+    with View(training, screen) as view, trackers(training) as others:
         watchers: list[Tracker] = [*others, view]
 
         def report(epoch: dict[str, Any]) -> None:
@@ -193,12 +193,12 @@ def run_with_display(training: Training, quiet: bool) -> Path:
 
         done = loop.run(training, report)
     if done:
-        console.print(f"finished: {path}", markup=False)
+        screen.print(f"finished: {path}", soft_wrap=True)
     else:
-        console.print(
+        screen.print(
             f"stopped after epoch {training.epoch} and saved. Continue with\n"
             f"  statewise resume {path}",
-            markup=False,
+            soft_wrap=True,
         )
     return path
 
