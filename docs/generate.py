@@ -113,5 +113,3 @@ def _table(kind: Any, leave_out: Collection[str]) -> str:
 
 def _code(text: str) -> str:
     return f"```text\n{text.rstrip()}\n```"
-
-

@@ -15,7 +15,7 @@ LAYERS = [
     {"types", "version", "settings"},
     {"core", "plugins", "metrics"},
     {"cuda_graphs", "nets", "sim", "theory", "runs"},
-    {"algos", "envs"},
+    {"algos", "envs", "pretrained"},
     {"training"},
     {"bench", "report", "deploy"},
     {"paper"},
