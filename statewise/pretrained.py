@@ -50,9 +50,8 @@ def pretrained(suite: str, algo: str = "scpo") -> Path:
 
 def pretrained_policies() -> list[tuple[str, str]]:
     """Return the suites and algorithms of the trained policies that come with statewise."""
-    return sorted(
-        (path.parent.parent.name, path.parent.name) for path in _FOLDER.glob("*/*/config.json")
-    )
+    found = _FOLDER.glob("*/*/config.json")
+    return sorted((path.parent.parent.name, path.parent.name) for path in found)
 
 
 def keep_policy(run: Path, out: Path) -> Path:

@@ -1,6 +1,6 @@
 """The code in the documentation runs, and its commands are understood.
 
-Python blocks of a page run one after the other in one namespace, in a folder with a trained run.
+Python blocks of a page run one after the other in one namespace, in a folder with trained runs.
 Training and evaluation are shortened. A block after `<!-- placeholder -->` is not run: it needs a
 GPU, or names of your own. Shell blocks are not run. Their `statewise` commands are parsed, with all
 options checked, except those that name a file of the reader's, such as `my_module`.
