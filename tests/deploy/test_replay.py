@@ -104,6 +104,21 @@ def test_the_other_policy_starts_from_the_same_layouts(
         assert len(first["marks"]) == 9
 
 
+def test_things_that_move_do_so_alike_for_both_policies(tmp_path: Path) -> None:
+    runs = [
+        statewise.train("Point-Ghost-2", a, out=str(tmp_path), **SMALL) for a in ("trpo", "scpo")
+    ]
+    data = data_of(statewise.replay(runs[0], tmp_path / "page.html", 1, runs[1], episodes=3))
+    first, second = data["episodes"][0]["sides"]
+    paths = [
+        [unpacked(mark["pos"]).reshape(-1, 3) for mark in side["marks"]] for side in (first, second)
+    ]
+    moving = [i for i, path in enumerate(paths[0]) if len(path) > 1]
+    assert len(moving) >= 2
+    for i in moving:
+        np.testing.assert_allclose(paths[0][i][:9], paths[1][i][:9], atol=1e-3)
+
+
 def test_episodes_of_another_policy_are_not_shown_as_this_ones(
     runs: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

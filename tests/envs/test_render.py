@@ -241,6 +241,22 @@ def test_drawing_changes_nothing() -> None:
     assert torch.equal(trajectory(draw=True), trajectory(draw=False))
 
 
+def test_fine_pictures_have_soft_shadows_and_the_same_content() -> None:
+    """A shadow with a hard edge has two shades; a soft one has many between them."""
+    env = point_world([1.2, 1.2])
+    shades, pictures = [], []
+    view = render.View((0.0, 0.1, 0.0), 0.9, 90.0, -50.0)
+    for fine in (False, True):
+        with make_renderer(env, lidar=False, fine=fine, camera=view) as renderer:
+            picture = renderer.frame(overlay=False)
+        assert picture.shape == (SIZE[1], SIZE[0], 3)
+        pictures.append(picture.astype(int))
+        grey = pictures[-1][np.ptp(pictures[-1], axis=2) < 12]
+        shades.append(len(np.unique(grey.mean(axis=1).round())))
+    assert shades[1] > 1.3 * shades[0]
+    assert np.abs(pictures[0] - pictures[1]).mean() < 10
+
+
 def test_two_renderers_live_side_by_side() -> None:
     env = point_world([1.2, 0.0])
     with make_renderer(env) as one, make_renderer(env, camera="top") as other:
