@@ -77,10 +77,10 @@ def test_an_algorithm_without_a_title_is_called_by_its_name() -> None:
     assert register_algorithm(variant(Trpo, name="third")).title == "third"
 
 
-def test_the_nine_have_the_titles_of_the_paper() -> None:
+def test_the_nine_have_the_titles_of_the_paper_and_ascpo_follows() -> None:
     assert [algo.title for algo in ALGORITHMS.values()] == [
         "SCPO", "TRPO", "CPO", "PCPO", "TRPO-Lagrangian", "TRPO-FAC", "TRPO-IPO", "TRPO-SL",
-        "TRPO-USL",
+        "TRPO-USL", "ASCPO",
     ]  # fmt: skip
 
 
