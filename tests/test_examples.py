@@ -13,13 +13,19 @@ import torch
 import statewise
 from statewise.bench.grid import product_grid
 from statewise.envs import robots
+from statewise.envs.constraints import CONSTRAINTS
+from statewise.envs.registry import Registry
+from statewise.envs.tasks import TASKS
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @pytest.fixture(autouse=True)
-def no_robot_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(robots, "_ROBOTS", dict(robots._ROBOTS))
+    for registry in (CONSTRAINTS, TASKS):
+        monkeypatch.setattr(registry, "entries", dict(registry.entries))
+    monkeypatch.setattr(Registry, "taken", dict(Registry.taken))
 
 
 def example(name: str) -> dict[str, Any]:
@@ -74,6 +80,18 @@ def test_cart_keeps_clear_of_walking_people() -> None:
     main = example("walking_person")["main"]
     careful, careless = (main(num_envs=16, steps=250, care=care) for care in (1.0, 0.0))
     assert careful["close"] < 0.5 * careless["close"] and careful["goals"] >= 16
+
+
+def test_own_constraint_is_ten_lines_that_random_driving_breaks() -> None:
+    text = (EXAMPLES / "own_constraint.py").read_text()
+    assert len(text.split("@statewise.constraint")[1].split("\n\n\n")[0].splitlines()) <= 10
+    result = example("own_constraint")["main"](num_envs=8, steps=50)
+    assert -2.0 <= result["clearance"] < 0 and 0 < result["broken"] <= 1
+
+
+def test_own_task_is_sixty_lines_and_robots_park() -> None:
+    assert len((EXAMPLES / "own_task.py").read_text().splitlines()) <= 60
+    assert example("own_task")["main"](num_envs=16, steps=300) >= 8
 
 
 def test_gymnasium_ppo_trains_and_reports(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,20 @@ def test_terms_give_the_same_numbers_on_warp(suite: str) -> None:
         torch.testing.assert_close(b.reward, a.reward, atol=2e-3, rtol=1e-3)
 
 
+def test_a_rule_to_stay_near_an_object_starts_near_it(clean: None) -> None:
+    @statewise.constraint("Leash")
+    class Leash(statewise.Constraint):
+        unit, ceiling = "m", 1.0
+
+        def things(self) -> tuple[statewise.Things, ...]:
+            return (statewise.Things("post", 1, 0.2),)
+
+        def clearance(self, world: World) -> Tensor:
+            return 1.5 - world.distance("post")[:, 0]
+
+    assert bool((VecEnv("Point-Leash", 16).reset().clearance >= 0).all())
+
+
 def test_a_constraint_is_one_function(clean: None) -> None:
     @statewise.constraint("Height", unit="m")
     def height(world: World, limit: float) -> Tensor:
