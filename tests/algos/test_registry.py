@@ -96,7 +96,7 @@ def test_what_is_no_algorithm_is_refused(thing: Any) -> None:
 def test_a_name_that_names_no_folder_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(f"is {name!r}: give it a `name` of lower-case")):
         register_algorithm(variant(name=name))
-    assert len(ALGORITHMS) == 9
+    assert len(ALGORITHMS) == 10
 
 
 def test_a_class_without_a_name_is_refused() -> None:
