@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
 from statewise import settings
+from statewise.console import log_to_terminal, printable
 from statewise.version import __version__
 
 COMMANDS = {
-    "train": (
-        "commands.train:Train",
-        "Train an algorithm in a suite, or continue a run (--resume RUN).",
-    ),
+    "train": ("commands.train:Train", "Train an algorithm in a suite."),
+    "resume": ("commands.resume:Resume", "Continue a run where it stopped, or make it longer."),
     "evaluate": ("commands.evaluate:Evaluate", "Say how good and how safe a trained policy is."),
     "certify": (
         "deploy.certify_command:Certify",
@@ -83,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Ctrl-C is one line and status 130, except where it has a meaning of its own, as in training.
     """
     args = list(sys.argv[1:] if argv is None else argv)
+    log_to_terminal()
     try:
         command = _read_command(args)
         if command is not None:
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         if not _is_mistake(error):
             raise
-        line = " ".join(str(error).split())
+        line = printable(" ".join(str(error).split()))
         red, plain = ("\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "")
         print(f"{red}error:{plain} {line}", file=sys.stderr)
         return 2

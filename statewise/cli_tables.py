@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from statewise.algos import ALGORITHMS
+from statewise.console import styled
 from statewise.envs.env import Env
 from statewise.envs.render import Episode, Tally
 from statewise.envs.robots import get_robot, robot_names
@@ -27,7 +26,7 @@ def algorithm_table() -> Table:
         table.add_column(name, no_wrap=name == "algorithm")
     for name, kind in ALGORITHMS.items():
         about = (kind.__doc__ or inspect.getdoc(inspect.getmodule(kind)) or "").split("\n\n")
-        table.add_row(name, escape(" ".join(about[0].split())), kind.__module__)
+        table.add_row(name, " ".join(about[0].split()), kind.__module__)
     return table
 
 
@@ -90,7 +89,7 @@ def _robot_row(name: str) -> list[str]:
 
 def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
     """What happened, for every constraint; a running episode counts for costs, not for returns."""
-    table = Table(title=f"{escape(env.spec.name)}: {len(episodes)} finished episodes", show_header=False,
+    table = Table(title=f"{env.spec.name}: {len(episodes)} finished episodes", show_header=False,
                   title_justify="left")  # fmt: skip
     endings = [e.ending for e in episodes]
     for ending in sorted(set(endings)):
@@ -127,11 +126,5 @@ def evaluation_table(found: Evaluation) -> Table:
             f"episodes that violate {c.name}{above}", f"{rate} (95 % interval {low} to {high})"
         )
     if found.sim_faults:
-        table.add_row("[red]simulator faults[/red]", str(found.sim_faults))
+        table.add_row(styled("simulator faults", "red"), str(found.sim_faults))
     return table
-
-
-def console(stderr: bool = False) -> Console:
-    """A console whose tables keep their columns when the output is not a terminal."""
-    found = Console(stderr=stderr)
-    return found if found.is_terminal else Console(stderr=stderr, width=120)

@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "statewise"
 LAYERS = [
-    {"types", "version", "settings"},
+    {"types", "version", "settings", "console"},
     {"core", "plugins", "metrics"},
     {"cuda_graphs", "nets", "sim", "theory", "runs"},
     {"algos", "envs"},

@@ -54,7 +54,7 @@ def test_an_algorithm_in_a_file_of_ones_own_is_a_citizen_of_every_command(folder
         ("play", run, "--seconds", "0.1", "--no-speed", *mine),
         ("plot", run, *mine),
         ("report", "runs", *mine),
-        ("train", "--resume", run, *mine),
+        ("resume", run, *mine),
         ("bench", "grid", "--suites", "Point-Hazard-1", "--algos", "mine", "--seeds", "1", *mine,
          "--steps", "640", "--num-envs", "16", "--set", "steps_per_epoch=320", "hidden=8"),
     ):  # fmt: skip
@@ -71,7 +71,7 @@ def test_a_run_folder_has_no_code_run_unless_the_user_names_it_or_says_trust(fol
     config["train"]["imports"] = ["evil"]
     (run / "config.json").write_text(json.dumps(config))
     (folder / "evil.py").write_text("open('executed', 'w').close()")
-    for args in (("evaluate", str(run)), ("play", str(run)), ("train", "--resume", str(run))):
+    for args in (("evaluate", str(run)), ("play", str(run)), ("resume", str(run))):
         done = command(folder, *args)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1

@@ -73,7 +73,10 @@ def _targets(run: Path, out: Path) -> dict[str, tuple[Callable[..., Any], dict[s
         "env.reset": (env.reset, {"seed": 0}),
         "policy": (policy, {"obs": torch.zeros(1), "cost": 0.0}),
         "train": (statewise.train, train),
-        "resume": (statewise.resume, {"path": run, "quiet": True, "imports": (), "trust": False}),
+        "resume": (
+            statewise.resume,
+            {"path": run, "steps": None, "quiet": True, "imports": (), "trust": False},
+        ),
         "evaluate": (
             statewise.evaluate,
             {

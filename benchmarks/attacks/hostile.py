@@ -25,7 +25,7 @@ from statewise.runs import checkpoint
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("evaluate", "--episodes", "1"), ("evaluate", "--episodes", "1", "--best-safe"), ("verify",),
-    ("train", "--resume"), ("play",), ("plot", "--out", "curves.png"),
+    ("resume",), ("play",), ("plot", "--out", "curves.png"),
 )  # fmt: skip
 
 
@@ -135,9 +135,7 @@ def attack_hostile(scratch: Path, tries: int, seed: int = 0, deadline: float = 3
                     rng.choice([newest, *(run / name for name in names)]), str(canary), rng
                 )
             name, *options = rng.choice(COMMANDS)
-            given = (
-                [name, *options, str(run)] if "--resume" in options else [name, str(run), *options]
-            )
+            given = [name, str(run), *options]
             status, told = in_child(lambda g=given, o=out: _open(g, o), deadline)
             failure = "" if status == "returned" else f"{status}: {told}"
             failure = failure or told

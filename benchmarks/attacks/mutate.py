@@ -148,5 +148,5 @@ def _use(run: Path, command: tuple[str, ...]) -> tuple[str, Any]:
         return trace, None
     with contextlib.suppress(ValueError, OSError):
         statewise.read_runs(run)
-    status, trace = run_command(["train", "--resume", str(run)], cwd=run.parents[2])
+    status, trace = run_command(["resume", str(run)], cwd=run.parents[2])
     return trace, result(run) if status == 0 else None  # refused: nothing was done

@@ -118,6 +118,14 @@ class Algorithm:
         """Whether its actions depend on the costs of the episode, not only on observations."""
         return False
 
+    @property
+    def scheduled(self) -> tuple[str, ...]:
+        """The settings in use that depend on the number of epochs of the whole run.
+
+        If there are any, an extended run differs from one that was as long from the start.
+        """
+        return ()
+
     def learning_rate(self, name: str) -> float:
         """Learning rate of the Adam optimiser of a network."""
         return self.settings.critic_lr

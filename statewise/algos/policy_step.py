@@ -167,6 +167,10 @@ class TrustRegionAlgorithm(Algorithm):
         gone = min(max(self.epoch - 1, 0) / max(self.epochs - 1, 1), 1.0)
         return self.settings.target_kl * (1.0 - gone * (1.0 - self.settings.final_radius)) ** 2
 
+    @property
+    def scheduled(self) -> tuple[str, ...]:
+        return () if self.settings.final_radius == 1.0 else ("final_radius",)
+
     def policy_step(self, batch: Batch, objectives: Sequence[Objective]) -> PolicyStep:
         """The gradients and natural directions of an update, see `PolicyStep`."""
         s = self.settings

@@ -61,6 +61,10 @@ class SafetyLayer(TrustRegionAlgorithm):
     def correcting(self) -> bool:
         return self.epoch >= self.settings.warmup * self.epochs
 
+    @property
+    def scheduled(self) -> tuple[str, ...]:
+        return super().scheduled + (("warmup",) if self.settings.warmup else ())
+
     def correct(self, step: Step, inputs: Tensor, action: Tensor) -> Tensor:
         if not self.correcting:
             return action

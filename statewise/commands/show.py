@@ -1,4 +1,4 @@
-"""`statewise list` and `statewise demo`: what there is, and what it does."""
+"""`statewise list` and `statewise demo`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from statewise.cli_tables import algorithm_table, console, robot_table, suite_table
+from statewise.cli_tables import algorithm_table, robot_table, suite_table
 from statewise.commands.evaluate import Evaluate
 from statewise.commands.play import Play
 from statewise.commands.report import Plot
 from statewise.commands.train import leave_if_stopped
+from statewise.console import console, say
 from statewise.deploy.replay import replay
 from statewise.plugins import import_modules
 from statewise.settings import number, option
@@ -53,5 +54,5 @@ class Demo:
         Plot((run,), out / "curves.png").run()
         Play(what=str(run), video=out / "policy.mp4", seconds=10, speed=False).run()
         page = replay(run, out / "replay.html")
-        print(f"\nreplay of the worst episodes, to open in a browser: {page}")
-        print(f"all of it is in {out}")
+        say(f"\nreplay of the worst episodes, to open in a browser: {page}")
+        say(f"all of it is in {out}")

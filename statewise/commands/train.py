@@ -1,4 +1,4 @@
-"""`statewise train`: a new run, or the rest of one."""
+"""`statewise train`: start a run, or one for each of several seeds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from statewise import settings
 from statewise.algos import ALGORITHMS, Algorithm, get_algorithm
 from statewise.algos.shared_settings import Settings
 from statewise.cli import STOPPED_STATUS, OptionParser
-from statewise.plugins import PluginOptions, import_modules
-from statewise.settings import option
+from statewise.plugins import import_modules
 from statewise.training import api
 from statewise.training.config import TrainSettings, parse_run
 
 _SEEDS_HELP = "Train once with each of these seeds, one after another: 0..7, or 0,3,5."
+QUIET_HELP = "Print warnings and errors only."
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,15 @@ class Train:
     train: TrainSettings
     algorithm: Settings
     seeds: str = ""
+    quiet: bool = False
 
     @classmethod
-    def from_command_line(cls, args: Sequence[str]) -> Train | Resume:
+    def from_command_line(cls, args: Sequence[str]) -> Train:
         """With the options of the algorithm that `--algo` names, once plug-ins are imported."""
         first = OptionParser("train", "", add_help=False)
         first.add_argument("--algo", default="scpo")
         first.add_argument("--import", nargs="+", default=(), dest="imports")
-        first.add_argument("--resume", nargs="?", const="")
         early = first.parse_known_args(args)[0]
-        if early.resume is not None:
-            parser = OptionParser("train --resume", Resume.__doc__ or "")
-            settings.add_options(parser, Resume)
-            return settings.parse(Resume, parser.read(args))
         import_modules(early.imports)
         kind = get_algorithm(early.algo)
         _check_own_settings(kind, args)
@@ -45,35 +41,25 @@ class Train:
             "train",
             f"Train {kind.name} in a suite. `--algo NAME --help` shows the settings of another\n"
             f"algorithm ({', '.join(ALGORITHMS)}).\n"
-            f"`statewise train --resume RUN` continues a run.",
+            f"`statewise resume RUN` continues a run.",
         )
         parser.usage = "statewise train SUITE [options]"
         settings.add_options(parser, TrainSettings, "what to train")
         settings.add_options(parser, kind.settings_class, f"settings of {kind.name}")
         parser.add_argument("--seeds", default="", metavar="SEEDS", help=_SEEDS_HELP)
+        parser.add_argument("--quiet", action="store_true", help=QUIET_HELP)
         given = parser.read(args)
-        seeds = given.pop("seeds")
-        return cls(*parse_run(given, text=True), seeds)
+        seeds, quiet = given.pop("seeds"), given.pop("quiet")
+        return cls(*parse_run(given, text=True), seeds, quiet)
 
     def run(self) -> None:
         from statewise.bench.grid import parse_seeds
 
         if self.seeds:
-            paths = api.train_seeds(self.train, self.algorithm, parse_seeds(self.seeds))
+            paths = api.train_seeds(self.train, self.algorithm, parse_seeds(self.seeds), self.quiet)
         else:
-            paths = [api.start(self.train, self.algorithm)]
+            paths = [api.start(self.train, self.algorithm, self.quiet)]
         leave_if_stopped(paths[-1])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resume(PluginOptions):
-    """Continue a run from its last checkpoint."""
-
-    resume: Path = option(metavar="RUN")
-    """The run folder."""
-
-    def run(self) -> None:
-        leave_if_stopped(api.resume(self.resume, imports=self.imports, trust=self.trust))
 
 
 def _check_own_settings(kind: type[Algorithm], args: Sequence[str]) -> None:

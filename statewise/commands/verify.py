@@ -1,4 +1,4 @@
-"""`statewise verify`: whether files are whole and belong together."""
+"""`statewise verify`: check that files are complete and belong together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.markup import escape
 from rich.table import Table
 
-from statewise.cli_tables import console
+from statewise.console import console, say, styled
 from statewise.runs.reader import CONFIG, SUMMARY
 from statewise.runs.verify import Check
 from statewise.settings import option
@@ -69,7 +68,7 @@ class Verify:
         checks: list[Check] = verifier(*given)
         console().print(_table(checks))
         bad = [check for check in checks if not check.good]
-        print(f"{self.path}: {f'{len(bad)} of {len(checks)} checks failed' if bad else 'verified'}")
+        say(f"{self.path}: {f'{len(bad)} of {len(checks)} checks failed' if bad else 'verified'}")
         if bad:
             raise SystemExit(DAMAGED_STATUS)
 
@@ -77,6 +76,6 @@ class Verify:
 def _table(checks: list[Check]) -> Table:
     table = Table(show_header=False)
     for check in checks:
-        verdict = "[green]good[/green]" if check.good else "[red]bad[/red]"
-        table.add_row(verdict, escape(check.what), escape(check.found))
+        verdict = styled("good", "green") if check.good else styled("bad", "red")
+        table.add_row(verdict, check.what, check.found)
     return table

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from statewise import settings
+from statewise.console import say
 from statewise.deploy.export import check_out, check_packages
 from statewise.plugins import PluginOptions
 from statewise.settings import number, option
@@ -49,6 +50,6 @@ class Export(PluginOptions):
             warnings=self.warnings, episodes=self.episodes, seed=self.seed, opset=self.opset,
         )  # fmt: skip
         size = sum(file.stat().st_size for file in self.out.iterdir() if file.is_file())
-        print(
+        say(
             f"bundle: {self.out} ({size / 1000:.0f} kB). {self.out / 'README.md'} says how to use it"
         )

@@ -65,7 +65,7 @@ class RunFolder:
         except FileExistsError:
             raise RunFolderError(
                 f"the run {path} exists already and is not overwritten. Continue it with "
-                f"`statewise train --resume {path}`, or choose another --seed or --out"
+                f"`statewise resume {path}`, or choose another --seed or --out"
             ) from None
         return folder
 
@@ -82,6 +82,16 @@ class RunFolder:
         except ValueError as error:
             path = self.path / "config.json"
             raise RunFolderError(f"{path} is damaged ({error}): put it back from a copy") from error
+
+    def extend(self, steps: int) -> None:
+        """Change the steps of the run in its `config.json`, which keeps the earlier ones.
+
+        Checkpoints written before remain those of this run. The caller holds the run's lock.
+        """
+        config = self.config()
+        earlier = [*config.get("extended", []), config["train"]["steps"]]
+        changed = config | {"train": config["train"] | {"steps": steps}, "extended": earlier}
+        files.write_atomically(self.path / "config.json", _as_json(changed).encode())
 
     def label(self) -> str:
         """The name that the run has among others: see `reader.label_of`."""

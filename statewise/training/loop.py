@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import resource
 import time
@@ -81,10 +82,11 @@ class Training:
         return training
 
     @classmethod
-    def resume(cls, path: Path, env: Env | None = None) -> Training:
-        """Continue a run from the newest checkpoint that works."""
+    def resume(cls, path: Path, env: Env | None = None, steps: int | None = None) -> Training:
+        """Continue a run from the newest checkpoint that works. steps: a new length of the run."""
         folder = RunFolder.open(path)
-        settings, algo_settings = read_config(folder.config())
+        planned, algo_settings = read_config(folder.config())
+        settings = planned if steps is None else _with_steps(planned, steps, len(folder.metrics()))
         worlds = build_env(settings) if env is None else env
 
         def load(path: Path, state: dict[str, Any]) -> tuple[Training, dict[str, Mark]]:
@@ -108,12 +110,26 @@ class Training:
             training = cls(settings, algo_settings, folder, worlds)
             folder.rewind(0)
         folder.clean(settings.keep_checkpoints)
+        if settings.steps != planned.steps:  # last, so that a run that cannot go on is left alone
+            folder.extend(settings.steps)
+            training._warn_of_schedules()
         log.info("continuing %s after epoch %d", path, training.epoch)
         return training
 
     @property
     def finished(self) -> bool:
         return self.epoch >= self.settings.epochs
+
+    def _warn_of_schedules(self) -> None:
+        """Say which settings make an extended run differ from one that was as long from the start."""
+        if names := self.algo.scheduled:
+            log.warning(
+                "%s of %s is a schedule over the whole run. Earlier epochs followed the old length, so "
+                "the metrics differ from those of a run of %s steps from the start",
+                " and ".join(names),
+                self.settings.algo,
+                f"{self.settings.steps:,}",
+            )
 
     def run_epoch(self) -> Metrics:
         """Collect, update, write down; returns the epoch's metrics."""
@@ -218,6 +234,17 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
         training.save()
     training.folder.close()
     return training.finished
+
+
+def _with_steps(settings: TrainSettings, steps: int, done: int) -> TrainSettings:
+    """The settings of a run with another length. ValueError if more epochs are done than it has."""
+    changed = dataclasses.replace(settings, steps=steps)
+    if steps < settings.steps_per_epoch or changed.epochs < done:
+        raise ValueError(
+            f"steps is {steps:,}, and the run has done {done * settings.steps_per_epoch:,} already: "
+            f"give at least {max(done, 1) * settings.steps_per_epoch:,}"
+        )
+    return changed
 
 
 def _check_state(state: dict[str, Any], num_costs: int) -> None:

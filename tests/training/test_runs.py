@@ -137,13 +137,13 @@ def test_ctrl_c_and_sigterm_save_say_how_to_resume_and_end_with_status_130(
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "--resume" in said and "saved" in said
+    assert "statewise resume" in said and "saved" in said
     epoch = metrics(run)[-1]["epoch"]
     assert Training.resume(run).epoch == epoch  # nothing of what was done is lost
 
 
 def test_a_finished_run_that_is_resumed_ends_with_status_0(copy: Path) -> None:
-    assert main(["train", "--resume", str(copy)]) == 0
+    assert main(["resume", str(copy)]) == 0
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_run_with_a_setting_that_is_not_known_is_refused(copy: Path) -> None:
 def test_an_existing_run_is_never_overwritten(finished: Path) -> None:
     out = finished.parents[2]
     before = (finished / "metrics.jsonl").read_bytes()
-    with pytest.raises(ValueError, match=r"exists already.*--resume"):
+    with pytest.raises(ValueError, match=r"exists already.*statewise resume"):
         statewise.train("Point-Hazard-8", out=str(out), **SMALL)
     assert (finished / "metrics.jsonl").read_bytes() == before
 
