@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol
 
 from statewise import settings
 from statewise.console import log_to_terminal, printable
+from statewise.extras import MissingPackage
 from statewise.version import __version__
 
 COMMANDS = {
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     log_to_terminal()
     try:
-        command = _read_command(args)
+        command = read_command(args)
         if command is not None:
             command.run()
     except (ValueError, OSError, RuntimeError, ImportError) as error:
@@ -100,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _read_command(args: Sequence[str]) -> Command | None:
+def read_command(args: Sequence[str]) -> Command | None:
     """The subcommand that a command line asks for; None if it asked for help only."""
     first = args[0] if args else "--help"
     if first == "--version":
@@ -178,12 +179,12 @@ def _is_number(text: str) -> bool:
 
 def _is_mistake(error: Exception) -> bool:
     """Whether an error is a wrong input, which is told in a line, and not a fault of the program."""
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | MissingPackage):
         return True
-    from statewise.sim.backend import GpuError, MissingPackage
+    from statewise.sim.backend import GpuError
     from statewise.sim.draw import DrawError
 
-    return isinstance(error, GpuError | MissingPackage | DrawError)
+    return isinstance(error, GpuError | DrawError)
 
 
 if __name__ == "__main__":

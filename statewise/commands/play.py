@@ -30,6 +30,7 @@ from statewise.envs.render import (
 )
 from statewise.envs.robots import robot_names
 from statewise.envs.vec_env import VecEnv
+from statewise.extras import need
 from statewise.plugins import PluginOptions, import_modules, is_gym
 from statewise.settings import number, option
 from statewise.training.policy import load_policy, random_policy
@@ -76,6 +77,7 @@ class Play(PluginOptions):
 
     def run(self) -> None:
         if self.video is not None:
+            need("--video", "video")
             check_video_path(self.video)
         trained, suite, compact, continuing = None, self.what, False, self.continuing
         if _is_path(self.what):

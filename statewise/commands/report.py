@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from statewise.console import say
+from statewise.extras import need
 from statewise.plugins import import_modules
 from statewise.runs.folder import check_folder
 from statewise.settings import option
@@ -24,6 +25,7 @@ class Plot:
     """Plug-ins to import first, which may name algorithms."""
 
     def run(self) -> None:
+        need("plotting", "report", "matplotlib")
         from statewise.report.curves import draw_curves
 
         import_modules(self.imports)
@@ -52,6 +54,7 @@ class Report:
     """Plug-ins to import first, which may name algorithms."""
 
     def run(self) -> None:
+        need("a report", "report")
         from statewise.paper.report import paper_parts
         from statewise.report.write import write_report
         from statewise.runs.reader import find_runs

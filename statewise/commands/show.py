@@ -14,6 +14,7 @@ from statewise.commands.report import Plot
 from statewise.commands.train import leave_if_stopped
 from statewise.console import console, say
 from statewise.deploy.replay import replay
+from statewise.extras import need
 from statewise.plugins import import_modules
 from statewise.settings import number, option
 from statewise.training import api
@@ -47,6 +48,8 @@ class Demo:
     """Where everything goes, in a new folder for each demo."""
 
     def run(self) -> None:
+        need("the demo", "report", "matplotlib")
+        need("the demo", "video")
         out = self.out / time.strftime("%Y%m%d-%H%M%S")
         run = api.train("Point-Hazard-8", steps=self.steps, out=str(out))
         leave_if_stopped(run)

@@ -8,7 +8,8 @@ from typing import Literal
 
 from statewise import settings
 from statewise.console import say
-from statewise.deploy.export import check_out, check_packages
+from statewise.deploy.export import check_out
+from statewise.extras import need
 from statewise.plugins import PluginOptions
 from statewise.settings import number, option
 from statewise.training.policy import load_policy
@@ -41,7 +42,7 @@ class Export(PluginOptions):
         settings.check(self)
 
     def run(self) -> None:
-        check_packages()
+        need("exporting", "export")
         check_out(self.out)
         policy = load_policy(self.path, self.best_safe, self.imports, self.trust)
         run = self.path if self.path.is_dir() else self.path.absolute().parent.parent

@@ -17,6 +17,7 @@ from statewise.envs.observation import UNUSED_LIDARS
 from statewise.envs.terms import RGB
 from statewise.envs.vec_env import VecEnv
 from statewise.envs.world import World
+from statewise.extras import need
 from statewise.sim.draw import Canvas, DrawError, Mark, View, Window, body_box
 from statewise.sim.scene import ROBOT
 from statewise.types import Step
@@ -184,6 +185,7 @@ class VideoFile(Closeable):
 
     def __init__(self, path: str | Path, fps: float) -> None:
         self.path = check_video_path(path)
+        need("writing a video", "video")
         import imageio.v2 as imageio  # takes a while, and only videos need it
 
         if self.path.suffix.lower() == ".gif":
@@ -368,6 +370,7 @@ def _clearance(env: VecEnv, now: _Now, channel: int) -> str:
 
 def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | None) -> np.ndarray:
     """The picture with time, return, clearances and costs, framed in red while there is cost."""
+    need("writing numbers into a picture", "video", "PIL")
     from PIL import Image, ImageDraw  # only readouts need it
 
     image = Image.fromarray(pixels)

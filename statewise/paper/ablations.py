@@ -13,6 +13,7 @@ from statewise.algos import get_algorithm
 from statewise.bench.command import STOPPED_STATUS, GridOptions, leave, run_grid, split
 from statewise.bench.grid import Grid, RunSpec, parse_seeds
 from statewise.console import say
+from statewise.extras import need
 from statewise.paper.reference import DRONE, MAXIMUM_SUITES, POINT, reference
 from statewise.plugins import import_modules
 from statewise.report.groups import group_runs
@@ -82,6 +83,8 @@ class Ablations(GridOptions):
 
     def run(self) -> None:
         questions = check_questions(split(self.questions))
+        if not self.dry_run:
+            need("drawing the figures", "report", "matplotlib")
         import_modules(self.imports)
         lists = {name: v if isinstance(v, list) else [v] for name, v in self.given().items()}
         if several := [name for name, values in lists.items() if len(values) > 1]:
