@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow format pictures attack bench clean
+.PHONY: demo test test-slow docs format pictures attack bench clean
 
 demo: .venv/base
 	$(BIN)/statewise demo
@@ -17,6 +17,11 @@ test: .venv/dev
 
 test-slow: .venv/dev
 	$(BIN)/pytest -m slow
+
+# Fails on any warning. Open docs/_build/html/index.html.
+docs: .venv/docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "the site is in docs/_build/html/index.html"
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .
@@ -34,11 +39,15 @@ bench: .venv/base
 
 .venv/base: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --editable .
+	$(PIP) --editable ".[report,video]"
 	touch $@
 
 .venv/dev: .venv/base
 	$(PIP) --editable ".[dev]"
+	touch $@
+
+.venv/docs: .venv/base
+	$(PIP) --editable ".[docs]"
 	touch $@
 
 clean:

@@ -53,6 +53,11 @@ SUITES: dict[str, int] = {
     "Ant-Hazard-8": 1,
     "Humanoid-Hazard-8": 3,
     "Point-Hazard-8-Pillar-4": 0,
+    "Point-Ghost-4": 1,
+    "Point-Fence-2": 1,
+    "Point-Push-Hazard-4": 2,
+    "Point-Chase-Hazard-4": 1,
+    "Ant-Run-Speed-2-Tilt-45": 0,
 }
 """Suites to draw whole, and the seed of the layout."""
 

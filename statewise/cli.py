@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
 from statewise import settings
+from statewise.console import log_to_terminal, printable
+from statewise.extras import MissingPackage
 from statewise.version import __version__
 
 COMMANDS = {
@@ -97,15 +99,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Ctrl-C is one line and status 130, except where it has a meaning of its own, as in training.
     """
     args = list(sys.argv[1:] if argv is None else argv)
+    log_to_terminal()
     try:
         with settings.on_command_line():
-            command = _read_command(args)
+            command = read_command(args)
             if command is not None:
                 command.run()
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         if not _is_mistake(error):
             raise
-        line = " ".join(str(error).split())
+        line = printable(" ".join(str(error).split()))
         red, plain = ("\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "")
         print(f"{red}error:{plain} {line}", file=sys.stderr)
         return 2
@@ -115,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _read_command(args: Sequence[str]) -> Command | None:
+def read_command(args: Sequence[str]) -> Command | None:
     """The subcommand that a command line asks for; None if it asked for help only."""
     first = args[0] if args else "--help"
     if first == "--version":
@@ -204,12 +207,12 @@ def _is_number(text: str) -> bool:
 
 def _is_mistake(error: Exception) -> bool:
     """Whether an error is a wrong input, which is told in a line, and not a fault of the program."""
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | MissingPackage):
         return True
-    from statewise.sim.backend import GpuError, MissingPackage
+    from statewise.sim.backend import GpuError
     from statewise.sim.draw import DrawError
 
-    return isinstance(error, GpuError | MissingPackage | DrawError)
+    return isinstance(error, GpuError | DrawError)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from statewise.algos import ALGORITHMS
+from statewise.console import styled
 from statewise.envs.constraints import constraint_entries
 from statewise.envs.env import Env
 from statewise.envs.render import Episode, Tally
@@ -30,7 +29,7 @@ def algorithm_table() -> Table:
         table.add_column(name, no_wrap=name == "algorithm")
     for name, kind in ALGORITHMS.items():
         about = (kind.__doc__ or inspect.getdoc(inspect.getmodule(kind)) or "").split("\n\n")
-        table.add_row(name, escape(" ".join(about[0].split())), kind.__module__)
+        table.add_row(name, " ".join(about[0].split()), kind.__module__)
     return table
 
 
@@ -98,7 +97,7 @@ def constraint_table() -> Table:
     for name in ("constraint", "unit", "clearance"):
         table.add_column(name, no_wrap=name != "clearance")
     for entry in constraint_entries():
-        table.add_row(escape(entry.usage), getattr(entry.make, "unit", ""), escape(entry.about))
+        table.add_row(entry.usage, getattr(entry.make, "unit", ""), entry.about)
     return table
 
 
@@ -109,14 +108,14 @@ def task_table() -> Table:
     table.add_column("task", no_wrap=True)
     table.add_column("what it asks for")
     for entry in task_entries():
-        table.add_row(escape(entry.usage), escape(entry.about))
+        table.add_row(entry.usage, entry.about)
     return table
 
 
 def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
     """What happened, for every constraint; a running episode counts for costs, not for returns."""
     done = count(len(episodes), "finished episode")
-    table = Table(title=f"{escape(env.spec.name)}: {done}", show_header=False, title_justify="left")
+    table = Table(title=f"{env.spec.name}: {done}", show_header=False, title_justify="left")
     endings = [e.ending for e in episodes]
     for ending in sorted(set(endings)):
         table.add_row(ending, str(endings.count(ending)))
@@ -152,11 +151,5 @@ def evaluation_table(found: Evaluation) -> Table:
             f"episodes that violate {c.name}{above}", f"{rate} (95 % interval {low} to {high})"
         )
     if found.sim_faults:
-        table.add_row("[red]simulator faults[/red]", str(found.sim_faults))
+        table.add_row(styled("simulator faults", "red"), str(found.sim_faults))
     return table
-
-
-def console(stderr: bool = False) -> Console:
-    """A console whose tables keep their columns when the output is not a terminal."""
-    found = Console(stderr=stderr)
-    return found if found.is_terminal else Console(stderr=stderr, width=120)

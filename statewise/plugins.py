@@ -1,4 +1,4 @@
-"""Plug-ins: modules of the user's that register robots, algorithms or environments when imported."""
+"""Plug-ins: your own modules, which register robots, algorithms or environments when imported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PluginError(ValueError):
 def import_modules(modules: str | Sequence[str], folder: str = "") -> None:
     """Import modules by name, from the current folder (or `folder`) too, as `python -m` finds them.
 
-    `sys.path` is left alone where no module is asked for.
+    `sys.path` does not change if there is nothing to import.
     """
     names = (modules,) if isinstance(modules, str) else tuple(modules)
     if not all(isinstance(name, str) for name in names):
@@ -73,7 +73,7 @@ def import_for_run(
 ) -> None:
     """Import the plug-ins of a run: those that the user names, and no others unless `trust` is set.
 
-    A run folder is data, perhaps somebody else's, so it cannot have code run by naming a module.
+    A run folder is data and may come from somebody else. It must not run code by naming a module.
     """
     mine = (named,) if isinstance(named, str) else tuple(named)
     import_modules(mine)

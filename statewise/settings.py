@@ -428,7 +428,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
             optional = f.default is not dataclasses.MISSING
             count = "*" if several else "?" if optional else None
             group.add_argument(f.name, nargs=count, **given)
-        elif hints[f.name] is bool:
+        elif hints[f.name] in (bool, bool | None):
             del given["metavar"]
             action = argparse.BooleanOptionalAction
             group.add_argument("--" + f.name.replace("_", "-"), action=action, **given)

@@ -1,4 +1,4 @@
-"""What flows through the library. The one place that states shapes.
+"""The data types that parts of the library exchange, with the shapes of their tensors.
 
 B worlds, T steps of a rollout, m constraints, n observation size, a action size.
 """
@@ -22,18 +22,18 @@ class EnvSpec:
     cost_names: tuple[str, ...]
     """One for each constraint: the channels of `Step.cost`."""
     cost_ceiling: tuple[float, ...]
-    """The largest `cost` of a step on each channel, margin included. A fault is charged this."""
+    """The largest `cost` of a step on each channel, margin included. A simulator fault gets this cost."""
     max_episode_steps: int
     control_dt: float
     """Seconds of simulated time in one step."""
     blocks: Mapping[str, slice]
     """Where each named block of the observation lies."""
     num_zeros: int = 0
-    """How many of the last numbers of an observation are always zero: networks need not read them."""
+    """How many numbers at the end of an observation are always zero. Networks ignore them."""
     margin: tuple[float, ...] = ()
-    """How long before each constraint is broken `Step.cost` begins, in its unit. Default: 0 each."""
+    """How far before each constraint is broken `Step.cost` begins, in its unit. Default: 0 each."""
     clearance_units: tuple[str, ...] = ()
-    """The unit of each clearance, such as "m". Default: not known, ""."""
+    """The unit of each clearance, such as "m". Default: unknown, ""."""
 
     def __post_init__(self) -> None:
         names = self.cost_names
@@ -45,7 +45,9 @@ class EnvSpec:
                 )
             object.__setattr__(self, field, tuple(given))
         if len(set(names)) < len(names):
-            raise ValueError(f"{self.name} has constraints of one name, {names}: give each its own")
+            raise ValueError(
+                f"{self.name} has two constraints of the same name, {names}: rename one"
+            )
         wrong = [name for name in names if not name or "/" in name]
         if wrong:
             raise ValueError(
@@ -59,7 +61,7 @@ class EnvSpec:
 
     @property
     def num_live(self) -> int:
-        """How many numbers of an observation may be other than zero: the first ones."""
+        """How many numbers at the start of an observation may differ from zero."""
         return self.obs_size - self.num_zeros
 
 
@@ -68,20 +70,20 @@ class Step:
     """What a batch of worlds returns from `reset` and `step`.
 
     A world whose episode ended starts a new one in the same step: `obs` is then the first
-    observation of the new episode, and everything else speaks of the episode that ended.
+    observation of the new episode. All other fields describe the episode that ended.
 
     `cost` and its maxima are what algorithms learn from. With a training margin they begin before a
     constraint is broken. Reports use `true_cost`, `true_cost_max` and the clearances.
     """
 
     obs: Tensor
-    """[B, n] what the next action is chosen from"""
+    """[B, n] observation for the next action"""
     reward: Tensor
     """[B]"""
     cost: Tensor
     """[B, m] one channel for each constraint, never negative. It begins `EnvSpec.margin` early."""
     cost_max_before: Tensor
-    """[B, m] largest cost of the episode before this step: the M the action was chosen with"""
+    """[B, m] largest cost of the episode before this step: the M that the policy saw"""
     cost_max: Tensor
     """[B, m] largest cost of the episode up to and including this step"""
     terminated: Tensor
@@ -89,9 +91,9 @@ class Step:
     truncated: Tensor
     """[B] the time limit ended it"""
     final_obs: Tensor
-    """[B, n] the observation this step led to: the true last one where an episode ended"""
+    """[B, n] the observation after this step. If the episode ended, this is its true last one"""
     sim_fault: Tensor
-    """[B] the simulator failed: terminated, charged the cost ceiling"""
+    """[B] the simulator failed: the episode is terminated and gets the cost ceiling"""
     success: Tensor
     """[B] the task succeeded in this step, such as by reaching the goal"""
     true_cost: Tensor
@@ -147,9 +149,9 @@ class Step:
 
 
 def first_step(obs: Tensor, num_costs: int, clearance: Tensor | None = None) -> Step:
-    """The Step a reset returns: observations, and zeros for all that has not happened yet.
+    """Return the Step of a reset: observations, and zeros for everything else.
 
-    clearance: `[B, m]` at the start, where it is known.
+    clearance: `[B, m]` at the start, if known.
     """
     batch = len(obs)
     zero = obs.new_zeros(batch, num_costs)
@@ -162,17 +164,17 @@ def first_step(obs: Tensor, num_costs: int, clearance: Tensor | None = None) -> 
 
 @dataclass(frozen=True, eq=False)
 class Act:
-    """What an algorithm answers to a Step."""
+    """The actions that an algorithm chooses for a Step."""
 
     action: Tensor
-    """[B, a] what the policy proposed: the data it learns from"""
+    """[B, a] the action that the policy proposed. It learns from this one"""
     executed: Tensor
-    """[B, a] what goes to the environment: the same, or corrected by a safety layer"""
+    """[B, a] the action for the environment: the same, or corrected by a safety layer"""
 
 
 @dataclass(frozen=True, eq=False)
 class Rollout:
-    """T steps of B worlds; row t holds what the policy saw, did and got. Episodes run across it."""
+    """T steps of B worlds. Row t holds one step of every world. Episodes may span rollouts."""
 
     obs: Tensor
     """[T, B, n]"""
@@ -187,7 +189,7 @@ class Rollout:
     cost: Tensor
     """[T, B, m] with the training margin"""
     true_cost: Tensor
-    """[T, B, m] without it: what is reported"""
+    """[T, B, m] without the margin. Reports use this one"""
     clearance: Tensor
     """[T, B, m]"""
     last_cost: Tensor
@@ -203,7 +205,7 @@ class Rollout:
     sim_fault: Tensor
     """[T, B]"""
     age: Tensor
-    """[T, B] steps the episode had taken before the row; 0 starts one"""
+    """[T, B] steps of the episode before this row. 0 is the first step of an episode"""
 
     @property
     def ended(self) -> Tensor:
@@ -236,9 +238,9 @@ class Episodes:
     length: Tensor
     """[k] steps"""
     terminated: Tensor
-    """[k] by the task; the others ran out of time"""
+    """[k] ended by the task. The others reached the time limit"""
     fault: Tensor
-    """[k] by a simulator fault"""
+    """[k] ended by a simulator fault"""
     success: Tensor
     """[k] the task succeeded in at least one step"""
 

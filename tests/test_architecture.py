@@ -12,10 +12,10 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "statewise"
 LAYERS = [
-    {"types", "version", "settings"},
+    {"types", "version", "settings", "extras", "console"},
     {"core", "plugins", "metrics"},
     {"cuda_graphs", "nets", "sim", "theory", "runs"},
-    {"algos", "envs"},
+    {"algos", "envs", "pretrained"},
     {"training"},
     {"bench", "report", "deploy"},
     {"paper"},

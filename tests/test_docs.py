@@ -36,7 +36,8 @@ def test_links_between_pages_lead_somewhere() -> None:
     broken = []
     for page in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            if not (page.parent / target).exists():
+            generated = target.startswith("reference/")  # by `make docs`, which checks the links
+            if not (generated or (page.parent / target).exists()):
                 broken.append(f"{page.name}: {target}")
     assert not broken, broken
 

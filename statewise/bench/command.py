@@ -1,4 +1,4 @@
-"""`statewise bench`: what its subcommands ask for, and how a grid is run and reported."""
+"""`statewise bench`: the options of its subcommands, and how a grid is run and reported."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from statewise import settings
 from statewise.algos import ALGORITHMS, get_algorithm
@@ -20,6 +20,7 @@ from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
 from statewise.bench.grid import LOG_FILE, Grid, Run, State, parse_seeds, product_grid
 from statewise.bench.launch import LaunchOptions, Report
 from statewise.bench.table import GridView, summary
+from statewise.console import console, say, styled
 from statewise.envs.suites import PAPER_SUITES, proper_name
 from statewise.plugins import import_modules, is_gym
 from statewise.runs.folder import check_folder
@@ -37,7 +38,7 @@ _PLAN: dict[State, str] = {
 }  # fmt: skip
 """What a run's state means for the plan."""
 _MOST_NOTES = 8
-"""Runs whose troubles are told in full."""
+"""Most runs whose problems are printed in full."""
 STOPPED_STATUS = 130
 """Exit status after Ctrl-C, as is usual."""
 
@@ -49,7 +50,7 @@ class GridOptions(LaunchOptions):
     suites: tuple[str, ...] = option((), metavar="SUITE")
     """Suites, such as Point-Hazard-8 Ant-Hazard-8."""
     seeds: str = "0"
-    """Seeds: 0..2 are 0, 1 and 2; 0,1,5 are these; 3 is that one."""
+    """Seeds: 0..2 means 0, 1 and 2. 0,1,5 means these three."""
     steps: int = number(0, least=0)
     """Environment steps of each run, such as 6M. 0 takes as many as `statewise train` does."""
     num_envs: int = number(0, least=0)
@@ -65,7 +66,7 @@ class GridOptions(LaunchOptions):
     imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
     """Modules to import first, such as one that registers your environment, robot or algorithm."""
     dry_run: bool = False
-    """Print what would be trained, and how long it may take, and stop."""
+    """Only print the plan and an estimate of the time."""
 
     def given(self) -> dict[str, Any]:
         """What the settings of the runs are, or the list of values that one takes."""
@@ -118,7 +119,7 @@ class Paper(GridCommand):
 
 @dataclass(frozen=True)
 class Frontier(GridCommand):
-    """Vary the training margin and the cost limit, and see what safety costs in return.
+    """Vary the training margin and the cost limit, to compare return with safety.
 
     Every margin is trained with every limit, as a variant of its own. `statewise report OUT` then draws
     return against violations and names the settings that no other one beats. Otherwise like
@@ -157,7 +158,7 @@ class Frontier(GridCommand):
             raise ValueError("name a suite: statewise bench frontier Point-Hazard-8")
         status = run_grid(self.grid(self.suites, self.algos), self, self.dry_run)
         if status == 0 and not self.dry_run:
-            print(f"draw it with: statewise report {self.out}")
+            say(f"draw it with: statewise report {self.out}")
         leave(status)
 
 
@@ -172,13 +173,12 @@ def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
 
     0: all runs are finished. 1: some failed, or could not be touched. 130: stopped by Ctrl-C.
     """
-    console = Console(file=sys.stdout)  # the true one, also while Ray's own prints go to a file
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, width=140)
+    # The true output, also while Ray's own prints go to a file.
+    screen = console(width=140, file=sys.stdout)
     runs = grid.open()
     check_folder("--out", Path(grid.out))
     if dry_run:
-        _print_plan(console, runs, options)
+        _print_plan(screen, runs, options)
         return 0
     if options.launcher == "local" and any(r.train.device.startswith("cuda") for r in runs):
         import torch
@@ -188,10 +188,10 @@ def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
                 "--device cuda needs a GPU, and none is to be found here: use --device cpu"
             )
     started = time.monotonic()
-    console.print(_opening(runs, grid.out, options), highlight=False, markup=False)
-    with GridView(console) as view:
+    screen.print(_opening(runs, grid.out, options))
+    with GridView(screen) as view:
         runs = launcher(options)(grid, options, view)
-    return _print_end(console, runs, time.monotonic() - started)
+    return _print_end(screen, runs, time.monotonic() - started)
 
 
 def launcher(options: LaunchOptions) -> Callable[[Grid, LaunchOptions, Report], list[Run]]:
@@ -225,7 +225,7 @@ def _counts(runs: Sequence[Run]) -> str:
     return f"{len(runs)} run{'s' if len(runs) > 1 else ''}: {', '.join(parts)}"
 
 
-def _print_plan(console: Console, runs: Sequence[Run], options: LaunchOptions) -> None:
+def _print_plan(screen: Console, runs: Sequence[Run], options: LaunchOptions) -> None:
     """What is finished and what is left of each suite, and about how long it takes."""
     jobs = launch.job_count(runs, options)
     table = Table()
@@ -239,41 +239,41 @@ def _print_plan(console: Console, runs: Sequence[Run], options: LaunchOptions) -
         left = sum(seconds_left(run, runs) for run in some)
         table.add_row(suite, str(len(some)), *(str(states.count(s) or "") for s in shown),
                       as_text(left) if left else "")  # fmt: skip
-    console.print(table)
-    console.print(_counts(runs), highlight=False)
+    screen.print(table)
+    screen.print(_counts(runs))
     left = grid_seconds_left(runs, jobs)
     if left and options.launcher == "local":
         guess = "" if any(run.metrics for run in runs) else ", a guess until some runs have begun"
-        console.print(f"about {as_text(left)} with {jobs} at a time{guess}", highlight=False)
-    _print_notes(console, runs)
+        screen.print(f"about {as_text(left)} with {jobs} at a time{guess}")
+    _print_notes(screen, runs)
 
 
-def _print_end(console: Console, runs: Sequence[Run], seconds: float) -> int:
+def _print_end(screen: Console, runs: Sequence[Run], seconds: float) -> int:
     """Say how it went and what to do next; the exit status."""
     states = {run.state for run in runs}
     # In a terminal the last table stays, with the summary below it.
-    text = "" if console.is_terminal else f"{summary(runs)}; "
-    console.print(f"{text}took {as_text(seconds)}", highlight=False)
-    _print_notes(console, runs)
+    text = "" if screen.is_terminal else f"{summary(runs)}; "
+    screen.print(f"{text}took {as_text(seconds)}")
+    _print_notes(screen, runs)
     if states == {"finished"}:
         return 0
     if states & {"interrupted", "new", "failed"}:
         again = "the same command goes on where it stopped, tries failed runs again"
-        console.print(f"{again}, and skips what is finished", highlight=False)
+        screen.print(f"{again}, and skips what is finished")
     return STOPPED_STATUS if states & {"interrupted", "new"} else 1
 
 
-def _print_notes(console: Console, runs: Sequence[Run]) -> None:
+def _print_notes(screen: Console, runs: Sequence[Run]) -> None:
     """What is wrong with which run."""
     noted = [run for run in runs if run.note]
     for run in noted[:_MOST_NOTES]:
         first, *rest = run.note.splitlines()
         word = run.state if run.state == "failed" else _PLAN[run.state]
-        console.print(f"[bold red]{word}[/bold red] [bold]{run}[/bold]: {escape(first)}",
-                      highlight=False, soft_wrap=True)  # fmt: skip
+        parts = styled(word, "bold red"), " ", styled(str(run), "bold"), ": ", styled(first, "")
+        screen.print(Text.assemble(*parts), soft_wrap=True)
         if run.state == "failed":
             rest.append(f"(all of it: {run.folder / LOG_FILE})")
         for text in rest:
-            console.print(f"    {text}", highlight=False, soft_wrap=True, markup=False)
+            screen.print(f"    {text}", soft_wrap=True)
     if len(noted) > _MOST_NOTES:
-        console.print(f"and {len(noted) - _MOST_NOTES} more like these", highlight=False)
+        screen.print(f"and {len(noted) - _MOST_NOTES} more like these")

@@ -30,6 +30,7 @@ from statewise.bench.launch import (
     unfinished,
 )
 from statewise.bench.worker import STOPPED, describe_job, start_worker
+from statewise.extras import need
 from statewise.runs.lock import LOCK_FILE
 from statewise.training.interrupts import count_interrupts
 from statewise.version import __version__
@@ -160,10 +161,9 @@ def _cluster(address: str, out: Path) -> Iterator[Any]:
 
     What Ray prints on the way, dumps of lost nodes for instance, goes to ray.log in `out`.
     """
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise ValueError("--launcher ray needs Ray: pip install 'statewise[ray]'") from None
+    need("--launcher ray", "ray")
+    import ray
+
     if ray.is_initialized():  # by the caller, whose connection it stays
         out.mkdir(parents=True, exist_ok=True)
         yield ray

@@ -13,6 +13,7 @@ from rich.text import Text
 from statewise import metrics
 from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
 from statewise.bench.grid import Run, State
+from statewise.console import printable, styled
 from statewise.training.view import LiveView
 
 _STYLES: dict[State, str] = {
@@ -57,14 +58,14 @@ class GridView(LiveView):
             changed = self._shown.get(id(run)) != run.state
             self._shown[id(run)] = run.state
             if changed and not first and run.state in _ENDED:
-                self.console.print(line(run), soft_wrap=True, highlight=False, markup=False)
+                self.console.print(line(run), soft_wrap=True)
 
 
 def picture(runs: Sequence[Run], rows: int, width: int = 130, notice: str = "") -> Group:
     """The table of the runs most worth seeing, and a summary of all below it."""
     below = Text(f"\n{summary(runs)}")
     if notice:
-        below.append(f"\n{notice}", style="bold yellow")
+        below.append(f"\n{printable(notice)}", style="bold yellow")
     return Group(_run_table(window(runs, rows), runs, width), below)
 
 
@@ -117,8 +118,7 @@ def _cells(run: Run, runs: Sequence[Run]) -> dict[str, Text]:
     ]  # fmt: skip
     styles = {"state": _STYLES[run.state], "progress": _STYLES[run.state]}
     return {
-        name: Text(text, style=styles.get(name, ""))
-        for name, text in zip(_COLUMNS, texts, strict=True)
+        name: styled(text, styles.get(name, "")) for name, text in zip(_COLUMNS, texts, strict=True)
     }
 
 

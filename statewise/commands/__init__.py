@@ -1,1 +1,1 @@
-"""The subcommands of `statewise`: dataclasses of their options, each with a `run`."""
+"""The subcommands of `statewise`. Each is a dataclass of options with a `run` method."""

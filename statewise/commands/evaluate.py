@@ -1,4 +1,4 @@
-"""`statewise evaluate`: numbers about a trained policy."""
+"""`statewise evaluate`: the return and safety of a trained policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from statewise import settings
-from statewise.cli_tables import console, evaluation_table
+from statewise.cli_tables import evaluation_table
+from statewise.console import console, say
 from statewise.plugins import PluginOptions
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
@@ -20,7 +21,7 @@ from statewise.training.api import worst_file
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(PluginOptions):
-    """Say how good and how safe a trained policy is, over fresh episodes."""
+    """Measure the return and the safety of a trained policy, over fresh episodes."""
 
     path: Path = option(positional=True, metavar="RUN")
     """A run folder, or one of its checkpoint files."""
@@ -33,9 +34,9 @@ class Evaluate(PluginOptions):
     threshold: float = number(0.0, least=0.0, finite=True)
     """A step violates a constraint if it costs more than this."""
     suite: str | None = None
-    """Evaluate in another suite of the same sizes than the one it was trained in."""
+    """Evaluate in this suite instead of the one of the run. Its sizes must be the same."""
     best_safe: bool = False
-    """Take the policy of the run's safest epoch instead of its last one."""
+    """Use the policy of the run's safest epoch instead of its last one."""
     json: Path | None = None
     """Write the numbers to this file too."""
     worst: int = number(5, least=0, most=100)
@@ -59,6 +60,7 @@ class Evaluate(PluginOptions):
             if self.json.is_dir():
                 raise ValueError(f"--json {self.json} is a folder: name a file")
             check_folder("--json", self.json.parent)
+        out = None if self.json is None else self.json.absolute()  # an environment may go elsewhere
         kept = self._worst_out()
         found = api.evaluate(
             self.path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
@@ -66,12 +68,12 @@ class Evaluate(PluginOptions):
         )  # fmt: skip
         console().print(evaluation_table(found))
         numbers = found.as_dict() | self._try_monitor()
-        if self.json is not None:
-            write_atomically(self.json, (json.dumps(numbers, indent=2) + "\n").encode())
-            print(f"numbers: {self.json}")
+        if out is not None:
+            write_atomically(out, (json.dumps(numbers, indent=2) + "\n").encode())
+            say(f"numbers: {self.json}")
         if self.worst and found.constraints:
             where = kept or f"not kept, as nothing can be written to {worst_file(self.path).parent}"
-            print(f"worst episodes: {where}")
+            say(f"worst episodes: {where}")
 
     def _try_monitor(self) -> dict[str, Any]:
         """Run and print the trial of a monitor, if one was asked for."""

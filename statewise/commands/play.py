@@ -15,7 +15,8 @@ from rich.progress import track
 from torch import Tensor
 
 from statewise import settings
-from statewise.cli_tables import console, play_table
+from statewise.cli_tables import play_table
+from statewise.console import console, say
 from statewise.envs.env import Env
 from statewise.envs.make import make_env
 from statewise.envs.render import (
@@ -29,6 +30,7 @@ from statewise.envs.render import (
 )
 from statewise.envs.robots import robot_names
 from statewise.envs.vec_env import VecEnv
+from statewise.extras import need
 from statewise.plugins import PluginOptions, import_modules, is_gym
 from statewise.settings import number, option
 from statewise.training.policy import load_policy, random_policy
@@ -45,10 +47,10 @@ class Play(PluginOptions):
     """Watch a policy: as a video, in a window, or as numbers only."""
 
     what: str = option(positional=True, metavar="SUITE|RUN")
-    """A suite such as Point-Hazard-8, a Gymnasium environment gym:ID, or a run folder or one of its
-    checkpoint files, whose policy is then played."""
+    """A suite such as Point-Hazard-8, or a Gymnasium environment gym:ID. A run folder, or one of its
+    checkpoint files, plays its policy."""
     policy: Literal["random", "zero"] | None = None
-    """What chooses the actions in a suite: random ones, each held for 0.1 s (the default), or none."""
+    """Actions in a suite: random, each held for 0.1 s (the default), or zero."""
     video: Path | None = None
     """Write a video to this file (.mp4 or .gif)."""
     window: bool = False
@@ -68,13 +70,14 @@ class Play(PluginOptions):
     best_safe: bool = False
     """Play the policy of the run's safest epoch instead of its last one."""
     speed: bool = True
-    """Measure the speed of the environment with 256 worlds too (about two seconds)."""
+    """Also measure the speed of the environment with 256 worlds (about two seconds)."""
 
     def __post_init__(self) -> None:
         settings.check(self)
 
     def run(self) -> None:
         if self.video is not None:
+            need("--video", "video")
             check_video_path(self.video)
         trained, suite, compact, continuing = None, self.what, False, self.continuing
         if _is_path(self.what):
@@ -101,13 +104,11 @@ class Play(PluginOptions):
         console().print(play_table(env, episodes, running))
         if self.video is not None:
             took = time.perf_counter() - started
-            print(f"video: {self.video} ({took:.1f} s to simulate and draw)")
+            say(f"video: {self.video} ({took:.1f} s to simulate and draw)")
         env.close()
         if self.speed:
             speed = _measure_speed(suite, _SPEED_WORLDS, _SPEED_SECONDS)
-            print(
-                f"speed: {speed:,.0f} environment steps/s ({_SPEED_WORLDS} worlds, random actions)"
-            )
+            say(f"speed: {speed:,.0f} environment steps/s ({_SPEED_WORLDS} worlds, random actions)")
 
     def _env(self, suite: str, compact: bool, continuing: bool) -> Env:
         """One world, ready to be shown in the way that was asked for."""
@@ -136,7 +137,7 @@ class Play(PluginOptions):
         try:
             for i in track(
                 range(steps),
-                f"{env.spec.name}, {self.seconds:g} s",
+                f"playing {self.seconds:g} s",
                 console=console(stderr=True),
                 transient=True,
             ):

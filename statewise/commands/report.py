@@ -1,4 +1,4 @@
-"""`statewise plot` and `statewise report`: runs, drawn and compared."""
+"""`statewise plot` and `statewise report`: draw and compare runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 
+from statewise.console import say
+from statewise.extras import need
 from statewise.plugins import import_modules
 from statewise.runs.folder import check_folder
 from statewise.settings import option
@@ -23,34 +25,36 @@ class Plot:
     """Plug-ins to import first, which may name algorithms."""
 
     def run(self) -> None:
+        need("plotting", "report", "matplotlib")
         from statewise.report.curves import draw_curves
 
         import_modules(self.imports)
         if not self.runs:
             raise ValueError("name at least one run folder to draw")
-        print(f"curves: {draw_curves(self.runs, self.out)}")
+        say(f"curves: {draw_curves(self.runs, self.out)}")
 
 
 @dataclass(frozen=True)
 class Report:
-    """Make a web page, and its Markdown twin, of all runs in some folders."""
+    """Compare all runs in some folders, as a web page and as a Markdown file."""
 
     runs: tuple[Path, ...] = option((), positional=True, metavar="RUNS")
-    """Folders that are searched for runs."""
+    """Folders to search for runs."""
     out: Path = Path("report")
     """Where index.html, report.md and pictures/ go."""
     notes: Path | None = None
     """A Markdown file of explanations, with a heading for each suite, as in `# Point-Hazard-8`."""
     baseline: str | None = None
-    """The algorithm that others are compared with (default: trpo, if it is there)."""
+    """Compare the other algorithms with this one (default: trpo, if there are such runs)."""
     export: Path | None = None
-    """Write the runs there too, in a small form from which the same report can be made."""
+    """Also write the runs to this folder, in a small form that gives the same report."""
     open: bool = False
     """Show the page in the browser."""
     imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
     """Plug-ins to import first, which may name algorithms."""
 
     def run(self) -> None:
+        need("a report", "report")
         from statewise.paper.report import paper_parts
         from statewise.report.write import write_report
         from statewise.runs.reader import find_runs
@@ -66,8 +70,8 @@ class Report:
             reading, self.out, self.notes, self.baseline or default, reference, sections,
             self.export,
         )  # fmt: skip
-        print(f"report: {page} and {self.out / 'report.md'}")
+        say(f"report: {page} and {self.out / 'report.md'}")
         if self.export is not None:
-            print(f"exported: {len(reading.runs)} runs to {self.export}")
+            say(f"exported: {len(reading.runs)} runs to {self.export}")
         if self.open:
             webbrowser.open(page.resolve().as_uri())

@@ -1,4 +1,4 @@
-"""`statewise list` and `statewise demo`: what there is, and what it does."""
+"""`statewise list` and `statewise demo`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Literal
 
 from statewise.cli_tables import (
     algorithm_table,
-    console,
     constraint_table,
     robot_table,
     suite_table,
@@ -19,7 +18,9 @@ from statewise.commands.evaluate import Evaluate
 from statewise.commands.play import Play
 from statewise.commands.report import Plot
 from statewise.commands.train import leave_if_stopped
+from statewise.console import console, say
 from statewise.deploy.replay import replay
+from statewise.extras import need
 from statewise.plugins import import_modules
 from statewise.settings import number, option
 from statewise.training import api
@@ -59,6 +60,8 @@ class Demo:
     """Where everything goes, in a new folder for each demo."""
 
     def run(self) -> None:
+        need("the demo", "report", "matplotlib")
+        need("the demo", "video")
         out = self.out / time.strftime("%Y%m%d-%H%M%S")
         run = api.train("Point-Hazard-8", steps=self.steps, out=str(out))
         leave_if_stopped(run)
@@ -66,5 +69,5 @@ class Demo:
         Plot((run,), out / "curves.png").run()
         Play(what=str(run), video=out / "policy.mp4", seconds=10, speed=False).run()
         page = replay(run, out / "replay.html")
-        print(f"\nreplay of the worst episodes, to open in a browser: {page}")
-        print(f"all of it is in {out}")
+        say(f"\nreplay of the worst episodes, to open in a browser: {page}")
+        say(f"all of it is in {out}")

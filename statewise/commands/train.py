@@ -1,4 +1,4 @@
-"""`statewise train`: a new run, or one for each of several seeds."""
+"""`statewise train`: start a run, or one for each of several seeds."""
 
 from __future__ import annotations
 

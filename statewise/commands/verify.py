@@ -1,4 +1,4 @@
-"""`statewise verify`: whether files are whole and belong together."""
+"""`statewise verify`: check that files are complete and belong together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.markup import escape
 from rich.table import Table
 
-from statewise.cli_tables import console
+from statewise.console import console, say, styled
+from statewise.plugins import PluginOptions
 from statewise.runs.reader import CONFIG, SUMMARY
 from statewise.runs.verify import Check
 from statewise.settings import option
@@ -41,8 +41,8 @@ KINDS = (
 """The first kind that recognises a path verifies it."""
 
 
-@dataclass(frozen=True)
-class Verify:
+@dataclass(frozen=True, kw_only=True)
+class Verify(PluginOptions):
     """Check that a run folder, an export or a certificate is whole and that its parts belong together."""
 
     path: Path = option(positional=True, metavar="PATH")
@@ -65,11 +65,14 @@ class Verify:
             raise ValueError(f"{self.path} is a {kind.name}, which {need}")
         module, _, name = kind.verifier.partition(":")
         verifier = getattr(importlib.import_module(f"statewise.{module}"), name)
-        given = (self.path,) if self.run_folder is None else (self.path, self.run_folder)
-        checks: list[Check] = verifier(*given)
+        checks: list[Check]
+        if self.run_folder is None:
+            checks = verifier(self.path)
+        else:
+            checks = verifier(self.path, self.run_folder, self.imports, self.trust)
         console().print(_table(checks))
         bad = [check for check in checks if not check.good]
-        print(f"{self.path}: {f'{len(bad)} of {len(checks)} checks failed' if bad else 'verified'}")
+        say(f"{self.path}: {f'{len(bad)} of {len(checks)} checks failed' if bad else 'verified'}")
         if bad:
             raise SystemExit(DAMAGED_STATUS)
 
@@ -77,6 +80,6 @@ class Verify:
 def _table(checks: list[Check]) -> Table:
     table = Table(show_header=False)
     for check in checks:
-        verdict = "[green]good[/green]" if check.good else "[red]bad[/red]"
-        table.add_row(verdict, escape(check.what), escape(check.found))
+        verdict = styled("good", "green") if check.good else styled("bad", "red")
+        table.add_row(verdict, check.what, check.found)
     return table

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
 from statewise import settings
+from statewise.console import console, say, styled
 from statewise.deploy.certificate import Certificate
 from statewise.deploy.certify import certify_policy
 from statewise.deploy.claims import Claim, make_claims
@@ -89,8 +88,7 @@ class Certify(PluginOptions):
         check_folder("--out", out)
         policy = load_policy(self.path, self.best_safe, self.imports, self.trust)
         make_claims(policy.spec.cost_names, plan.max_violation, plan.confidence)
-        console = Console(stderr=True)
-        with console.status("certifying") as status:
+        with console(stderr=True).status("certifying") as status:
             with worlds_for(policy, plan.most) as env:
                 keeper = WorstEpisodes(env, policy.algo, self.worst) if self.worst else None
                 progress = _Progress(status, plan.sequential)
@@ -99,7 +97,7 @@ class Certify(PluginOptions):
                 found = found.extended(
                     stress=stress_test(
                         policy, plan, self.stress_episodes,
-                        lambda name, value: status.update(f"stress test: {name} = {value:g}"),
+                        lambda name, value: status.update(styled(f"stress test: {name} = {value:g}", "")),
                     )
                 )  # fmt: skip
             if self.rare:
@@ -107,11 +105,11 @@ class Certify(PluginOptions):
                 found = found.extended(rare=rare_events(policy, plan))
         show(found)
         data, page = found.save(out)
-        print(f"certificate: {data} and {page}")
+        say(f"certificate: {data} and {page}")
         if keeper is not None:
             kept, facts = out / WORST_FILE, keeper.facts(found.episodes, self.seed, self.sampled)
             save_recordings(kept, keeper.recordings(), facts)
-            print(f"worst episodes: {kept}")
+            say(f"worst episodes: {kept}")
 
 
 class _Progress:
@@ -129,43 +127,42 @@ class _Progress:
         for claim in claims:
             low, high = claim.bounds(self._sequential)
             parts.append(
-                f"{escape(claim.constraint)}: {claim.violations} violations, rate from {share(low)} to "
+                f"{claim.constraint}: {claim.violations} violations, rate from {share(low)} to "
                 f"{share(high)} (claim: at most {share(claim.max_violation)})"
             )
-        self._status.update(" · ".join(parts))
+        self._status.update(styled(" · ".join(parts), ""))
 
 
 def show(found: Certificate) -> None:
     """Print a certificate as a table."""
     content, colour = found.content, _COLOURS[found.verdict]
-    console = Console()
-    console = console if console.is_terminal else Console(width=120)
+    screen = console()
     title = (
         f"{content['policy']['algorithm']} on {content['suite']}: {found.episodes:,} fresh episodes"
     )
-    table = Table(title=escape(title), title_justify="left")
+    table = Table(title=title, title_justify="left")
     table.add_column("constraint")
     for name in ("claim", "verdict", "violations", "rate", "bounds", "smallest clearance"):
         table.add_column(name, justify="right")
     for claim in found.claims:
         table.add_row(
-            escape(claim["constraint"]),
+            claim["constraint"],
             f"≤ {share(claim['max_violation'])}",
-            f"[{_COLOURS[claim['verdict']]}]{claim['verdict']}[/]",
+            styled(claim["verdict"], _COLOURS[claim["verdict"]]),
             str(claim["violations"]),
             share(claim["rate"]),
             f"{share(claim['low'])} to {share(claim['high'])}",
-            escape(f"{claim['smallest_clearance']:.3g} {claim['clearance_unit']}"),
+            f"{claim['smallest_clearance']:.3g} {claim['clearance_unit']}",
         )
-    console.print(table)
+    screen.print(table)
     for line in content.get("stress", {}).get("summary", ()):
-        console.print(f"stress: {line}", markup=False)
+        screen.print(f"stress: {line}", soft_wrap=True)
     for row in content.get("rare", {}).get("estimates", ()):
         error = row["relative_error"]
         about = f" ± {share(error)} of it" if error is not None else ""
-        console.print(
+        screen.print(
             f"rare events: {row['constraint']} {row['probability']:.2g}{about} (an estimate, no bound)",
-            markup=False,
+            soft_wrap=True,
         )
     what = f"the claim is {found.verdict} at confidence {share(content['confidence'])}"
-    console.print(f"[bold {colour}]{what}[/]")
+    screen.print(styled(what, f"bold {colour}"))

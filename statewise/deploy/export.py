@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import logging
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from statewise.deploy.facts import Measured, charges_of, observation_blocks, rob
 from statewise.deploy.monitor import calibrate, environment
 from statewise.deploy.readme import readme
 from statewise.envs.env import Env
+from statewise.extras import need
 from statewise.runs.files import read_bytes, write_atomically
 from statewise.runs.folder import check_folder
 from statewise.runs.verify import Check
@@ -56,7 +56,7 @@ def export_policy(
     episodes: fresh episodes that the monitor's limits come from; seed: of their layouts.
     opset: ONNX operator set of the graph. Default: the oldest that has all operators.
     """
-    check_packages()
+    need("exporting", "export")
     from statewise.deploy.graph import OPSET, RUNTIMES
     from statewise.deploy.policy_graph import build_model
 
@@ -109,15 +109,6 @@ def check_out(out: Path) -> None:
     if out.is_dir() and any(out.iterdir()) and not is_bundle(out):
         raise ValueError(
             f"{out} exists and is not a bundle: nothing in it is overwritten. Choose another folder"
-        )
-
-
-def check_packages() -> None:
-    """Raise ValueError if what exporting needs is not installed."""
-    missing = [name for name in ("onnx", "onnxruntime") if not importlib.util.find_spec(name)]
-    if missing:
-        raise ValueError(
-            f"exporting needs {' and '.join(missing)}: pip install 'statewise[export]'"
         )
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from statewise import settings
-from statewise.deploy.export import check_out, check_packages
+from statewise.console import say
+from statewise.deploy.export import check_out
+from statewise.extras import need
 from statewise.plugins import PluginOptions
 from statewise.settings import number, option
 from statewise.training.policy import load_policy
@@ -40,7 +42,7 @@ class Export(PluginOptions):
         settings.check(self)
 
     def run(self) -> None:
-        check_packages()
+        need("exporting", "export")
         check_out(self.out)
         policy = load_policy(self.path, self.best_safe, self.imports, self.trust)
         run = self.path if self.path.is_dir() else self.path.absolute().parent.parent
@@ -49,6 +51,6 @@ class Export(PluginOptions):
             warnings=self.warnings, episodes=self.episodes, seed=self.seed, opset=self.opset,
         )  # fmt: skip
         size = sum(file.stat().st_size for file in self.out.iterdir() if file.is_file())
-        print(
+        say(
             f"bundle: {self.out} ({size / 1000:.0f} kB). {self.out / 'README.md'} says how to use it"
         )

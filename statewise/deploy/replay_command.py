@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from statewise import settings
+from statewise.console import say
 from statewise.deploy.replay import replay
 from statewise.plugins import PluginOptions
 from statewise.settings import number, option
@@ -43,6 +44,6 @@ class Replay(PluginOptions):
             self.path, self.out, self.worst, self.against, self.episodes, self.seed, self.sampled,
             self.best_safe, self.imports, self.trust,
         )  # fmt: skip
-        print(f"replay: {page} ({page.stat().st_size / 1e6:.1f} MB). Open it in a browser")
+        say(f"replay: {page} ({page.stat().st_size / 1e6:.1f} MB). Open it in a browser")
         if self.open:
             webbrowser.open(page.resolve().as_uri())

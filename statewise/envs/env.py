@@ -1,4 +1,4 @@
-"""The environment contract: everything that training, evaluation and benchmarks ask for."""
+"""The interface of environments, as training, evaluation and benchmarks use it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Closeable:
 class Env(Closeable, ABC):
     """`num_envs` worlds that are stepped together, on tensors.
 
-    `VecEnv` makes one of a suite, `GymEnv` one of a Gymnasium environment. To write another, set
-    `spec`, `num_envs` and `device`, and define `reset` and `step`. The rest has defaults.
+    `VecEnv` simulates a suite, and `GymEnv` wraps a Gymnasium environment. To write another, set
+    `spec`, `num_envs` and `device`, and define `reset` and `step`. All other methods have defaults.
     """
 
     spec: EnvSpec
@@ -45,7 +45,7 @@ class Env(Closeable, ABC):
     device: torch.device
     """Where the tensors of a Step are."""
     continuing: bool = False
-    """Reaching the goal moves it instead of ending the episode: ends do not count goals."""
+    """Whether a reached goal moves instead of ending the episode. Ends then do not count goals."""
     has_time_limit: bool = True
     """Whether the task has a time limit. If not, `spec.max_episode_steps` cuts endless episodes."""
     can_set_age: bool = False
@@ -73,13 +73,13 @@ class Env(Closeable, ABC):
         """
 
     def set_age(self, age: Tensor) -> None:
-        """Treat the running episodes as `age [B]` steps old, so that their time is up that much
-        sooner. Default: refused (see `can_set_age`).
+        """Treat the running episodes as `age [B]` steps old. They then reach the time limit that much
+        sooner. Default: not supported (see `can_set_age`).
         """
         raise NotImplementedError(f"{self.spec.name} cannot change the age of its episodes")
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain values that the next steps depend on. Default: nothing."""
+        """Return the tensors and plain values that the next steps depend on. Default: nothing."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> Step | None:
@@ -92,7 +92,7 @@ class Env(Closeable, ABC):
         return self.reset()
 
     def worlds(self) -> dict[str, Tensor]:
-        """The running episodes: tensors with one row for each world. Default: refused."""
+        """Return the running episodes: tensors with one row for each world. Default: not supported."""
         raise NotImplementedError(f"{self.spec.name} cannot copy its worlds")
 
     def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
@@ -110,7 +110,7 @@ class Env(Closeable, ABC):
         """Raise an error unless an action is a floating point tensor `[B, a]`, and finite.
 
         shape: that of an adapter's actions, if not `[B, a]`.
-        finite: look at the values too. A GPU has to be waited for to do so.
+        finite: check the values too. This waits for the GPU.
         """
         self.check_ready("step")
         shape = shape or (self.num_envs, self.spec.action_size)
@@ -133,7 +133,7 @@ class Env(Closeable, ABC):
 
 
 def check_worlds(num_envs: int, seed: int) -> None:
-    """Raise ValueError if there cannot be so many worlds, or such a seed."""
+    """Raise ValueError if the number of worlds or the seed is out of range."""
     if not 1 <= num_envs <= MOST_WORLDS:
         raise ValueError(f"num_envs is {num_envs}: give a number of worlds from 1 to {MOST_WORLDS}")
     check_seed(seed)

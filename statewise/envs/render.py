@@ -17,6 +17,7 @@ from statewise.envs.observation import UNUSED_LIDARS
 from statewise.envs.terms import RGB
 from statewise.envs.vec_env import VecEnv
 from statewise.envs.world import World
+from statewise.extras import need
 from statewise.sim.draw import Canvas, DrawError, Mark, View, Window, body_box
 from statewise.sim.scene import ROBOT
 from statewise.types import Step
@@ -184,6 +185,7 @@ class VideoFile(Closeable):
 
     def __init__(self, path: str | Path, fps: float) -> None:
         self.path = check_video_path(path)
+        need("writing a video", "video")
         import imageio.v2 as imageio  # takes a while, and only videos need it
 
         if self.path.suffix.lower() == ".gif":
@@ -276,6 +278,9 @@ class _Stage:
             middle = (low + high) / 2
             return View((middle[0], middle[1], middle[2]), 1.6 + 1.6 * size,
                         self._smooth_heading(now), -28.0)  # fmt: skip
+        if not self._env.suite.things:  # nothing but the robot to look at
+            middle_x, middle_y, middle_z = ((low + high) / 2).tolist()
+            return View((middle_x, middle_y, middle_z), 3.2, 90.0, -35.0)
         tall = float(self._env.suite.robot.goal_height[1]) or min(float(high[2]), 1.5)
         return View((x, y, 0.3 * tall), 5.1 + 0.5 * tall + 0.8 * back, 90.0, -45.0)
 
@@ -347,6 +352,7 @@ def _readout_text(env: VecEnv, now: _Now, tally: Tally | None) -> list[tuple[str
     if tally is not None:
         lines.append(("return", f"{float(tally.ret[now.world]):.2f}"))
     for i, name in enumerate(env.spec.cost_names):
+        lines.append((f"{name} clearance", _clearance(env, now, i)))
         lines.append((f"{name} cost", f"{now.cost[i]:.3f}"))
         if tally is not None:
             total, most = tally.cost[now.world, i], tally.cost_max[now.world, i]
@@ -357,49 +363,73 @@ def _readout_text(env: VecEnv, now: _Now, tally: Tally | None) -> list[tuple[str
     return lines
 
 
+def _clearance(env: VecEnv, now: _Now, channel: int) -> str:
+    """The clearance of a constraint with its unit."""
+    return f"{now.clearance[channel]:.2f} {env.spec.clearance_units[channel]}".rstrip()
+
+
 def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | None) -> np.ndarray:
-    """The picture with time, return and costs in a corner, framed in red while there is cost."""
-    from PIL import Image, ImageDraw, ImageFont  # only readouts need it
-
-    height, width = pixels.shape[:2]
-
-    def px(size: float) -> int:
-        """Pixels, of a picture 800 pixels high."""
-        return round(size * (height / 800))
+    """The picture with time, return, clearances and costs, framed in red while there is cost."""
+    need("writing numbers into a picture", "video", "PIL")
+    from PIL import Image, ImageDraw  # only readouts need it
 
     image = Image.fromarray(pixels)
     draw = ImageDraw.Draw(image, "RGBA")
+    _write_panel(draw, pixels.shape[0] / 800, env, now, tally)
+    _write_banners(draw, pixels.shape[1], pixels.shape[0], env, now, tally)
+    return np.asarray(image)
+
+
+def _write_panel(draw: Any, scale: float, env: VecEnv, now: _Now, tally: Tally | None) -> None:
+    """Numbers in a corner. Lengths are pixels of a picture 800 pixels high, times `scale`."""
+    from PIL import ImageFont
+
+    def px(size: float) -> int:
+        return round(size * scale)
+
     bold, plain, small = (ImageFont.load_default(px(size)) for size in (24, 19, 16))
     left, top, line = px(18), px(16), px(26)
     rows = len(env.spec.cost_names) + 3 + (1 if env.faults else 0)
-    panel = (left, top, left + px(330), top + px(22) + line * rows)
+    panel = (left, top, left + px(430), top + px(22) + line * rows)
     draw.rounded_rectangle(panel, px(10), fill=(255, 255, 255, 205))
     x, y = left + px(14), top + px(8)
-    columns = [x + px(column) for column in (165, 235, 302)]
+    columns = [x + px(column) for column in (195, 265, 335, 402)]
 
     draw.text((x, y), env.suite.name, _INK, bold)
     y += px(32)
     draw.text((x, y), f"time {now.data.time:6.2f} s", _INK, plain)
-    heads, table = ["now"], [[cost] for cost in now.cost]
+    heads, table = ["clearance", "cost"], [[cost] for cost in now.cost]
     if tally is not None:
         ret = f"return {float(tally.ret[now.world]):.2f}"
-        draw.text((columns[2], y), ret, _INK, plain, anchor="ra")
+        draw.text((columns[3], y), ret, _INK, plain, anchor="ra")
         heads += ["episode", "max"]
         sums = zip(tally.cost[now.world].tolist(), tally.cost_max[now.world].tolist(), strict=True)
         table = [[*row, *more] for row, more in zip(table, sums, strict=True)]
     y += line
-    draw.text((x, y), "cost", _GREY, small)
     for column, head in zip(columns, heads, strict=False):
         draw.text((column, y), head, _GREY, small, anchor="ra")
-    for name, values in zip(env.spec.cost_names, table, strict=True):
+    for i, (name, values) in enumerate(zip(env.spec.cost_names, table, strict=True)):
         y += px(24)
         draw.text((x, y), name, _INK, plain)
-        for column, value in zip(columns, values, strict=False):
+        colour = RED if now.clearance[i] < 0 else _INK
+        draw.text((columns[0], y), _clearance(env, now, i), colour, plain, anchor="ra")
+        for column, value in zip(columns[1:], values, strict=False):
             colour = RED if value > 0 else _INK
             draw.text((column, y), f"{value:.3f}", colour, plain, anchor="ra")
     if env.faults:
         draw.text((x, y + line), f"simulator faults {env.faults}", RED, plain)
 
+
+def _write_banners(
+    draw: Any, width: int, height: int, env: VecEnv, now: _Now, tally: Tally | None
+) -> None:
+    """How the last episode ended, and a red frame that names the constraints that are broken."""
+    from PIL import ImageFont
+
+    def px(size: float) -> int:
+        return round(size * height / 800)
+
+    bold = ImageFont.load_default(px(24))
     ended = tally.latest.get(now.world) if tally is not None else None
     if ended is not None and now.data.time <= _BANNER:
         text = f"{ended.ending}  ·  return {ended.ret:.2f}, cost {sum(ended.cost):.2f}"
@@ -417,4 +447,3 @@ def _write_readout(pixels: np.ndarray, env: VecEnv, now: _Now, tally: Tally | No
         x0, y0, x1, y1 = draw.textbbox(where, text, bold, anchor="rm")
         draw.rounded_rectangle((x0 - pad, y0 - pad, x1 + pad, y1 + pad), pad, fill=RED)
         draw.text(where, text, (255, 255, 255), bold, anchor="rm")
-    return np.asarray(image)

@@ -16,7 +16,7 @@ from torch import Tensor
 from statewise.core import lidar
 from statewise.envs.robots import Robot
 from statewise.envs.terms import Things
-from statewise.sim.facts import joint_limits, robot_radius
+from statewise.sim.facts import Gear, JointLimit, gears, joint_limits, robot_radius
 from statewise.sim.scene import Scene
 
 
@@ -79,12 +79,27 @@ class Stage:
         return self._found[pattern]
 
     @cached_property
-    def joint_limits(self) -> tuple[list[str], Tensor, Tensor]:
-        """Position sensors of limited hinges, their lower and their upper limits `[J]`."""
-        found = joint_limits(self.scene)
-        limits = torch.tensor(list(found.values()), dtype=torch.float32, device=self.device)
-        low, high = limits.reshape(-1, 2).unbind(1)
-        return list(found), low, high
+    def joint_limits(self) -> list[JointLimit]:
+        return joint_limits(self.scene)
+
+    @cached_property
+    def joint_ranges(self) -> tuple[slice | Tensor, Tensor, Tensor]:
+        """Where the angles of limited joints are among the sensors, and their limits `[J]`."""
+        limits = self.joint_limits
+        columns = self.columns([limit.sensor for limit in limits])
+        return columns, self._row([x.low for x in limits]), self._row([x.high for x in limits])
+
+    @cached_property
+    def gears(self) -> list[Gear]:
+        return gears(self.scene)
+
+    @cached_property
+    def gear_row(self) -> tuple[slice | Tensor, Tensor]:
+        """Where the forces of actuators are among the sensors, and the gear `[J]` of each."""
+        return self.columns([g.sensor for g in self.gears]), self._row([g.gear for g in self.gears])
+
+    def _row(self, values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32, device=self.device)
 
     @cached_property
     def robot_radius(self) -> float:

@@ -12,6 +12,8 @@ from statewise import settings
 from statewise.algos import get_algorithm
 from statewise.bench.command import STOPPED_STATUS, GridOptions, leave, run_grid, split
 from statewise.bench.grid import Grid, RunSpec, parse_seeds
+from statewise.console import say
+from statewise.extras import need
 from statewise.paper.reference import DRONE, MAXIMUM_SUITES, POINT, reference
 from statewise.plugins import import_modules
 from statewise.report.groups import group_runs
@@ -81,6 +83,8 @@ class Ablations(GridOptions):
 
     def run(self) -> None:
         questions = check_questions(split(self.questions))
+        if not self.dry_run:
+            need("drawing the figures", "report", "matplotlib")
         import_modules(self.imports)
         lists = {name: v if isinstance(v, list) else [v] for name, v in self.given().items()}
         if several := [name for name, values in lists.items() if len(values) > 1]:
@@ -94,12 +98,12 @@ class Ablations(GridOptions):
             status = run_grid(grid, self, self.dry_run)
         elif self.dry_run:
             why = "--figures-only" if grid.specs else f"{', '.join(questions)} needs no runs"
-            print(f"nothing would be trained ({why})")
+            say(f"nothing would be trained ({why})")
         elif self.figures_only and not self.out.is_dir():
             raise ValueError(f"--out {self.out} is not a folder: give one that holds runs")
         if status != STOPPED_STATUS and not self.dry_run:
             for line in draw_figures(self.out, self.figures or self.out / "questions", questions):
-                print(line)
+                say(line)
         leave(status)
 
 

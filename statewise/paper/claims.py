@@ -172,7 +172,9 @@ def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: _
     ours, what = scpo.mean(part, metric) if scpo else None, title(metric)
     theirs = {g.name: v for g in rivals if (v := g.mean(part, metric)) is not None}
     if scpo is None or ours is None or not theirs:
-        return Check(key, None, "no finished rival with the same settings to compare SCPO with")
+        return Check(
+            key, None, "no other finished method with the same settings to compare SCPO with"
+        )
     unknown = [g.name for g in rivals if g.name not in theirs]
     lower = sorted(
         (g for g in rivals if theirs.get(g.name, ours) < ours), key=lambda g: theirs[g.name]

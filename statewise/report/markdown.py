@@ -1,4 +1,4 @@
-"""The Markdown twin of the page: the same words and tables, pictures for charts."""
+"""The report as a Markdown file: the same text and tables, with pictures instead of charts."""
 
 from __future__ import annotations
 

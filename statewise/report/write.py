@@ -1,4 +1,4 @@
-"""`write_report`: from folders of runs to a page and its Markdown twin."""
+"""`write_report`: make a web page and a Markdown file from folders of runs."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from statewise.extras import need
 from statewise.metrics import CHARTS
 from statewise.runs.differences import deciding
 from statewise.runs.epochs import planned_epochs
@@ -96,6 +97,7 @@ def read_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
     Its columns are suite, algorithm, label, seed, epoch, steps, then one for each metric. A value
     that a run does not have is NaN. What is wrong with the files is logged as a warning.
     """
+    need("a table of runs", "report", "pandas")
     import pandas
 
     given = [paths] if isinstance(paths, str | os.PathLike) else paths

@@ -177,18 +177,23 @@ def _late_episodes(
         return {}
     if not path.is_file() or path.stat().st_size == 0:
         raise ValueError("it is missing or empty")
-    import pandas  # slow to import, and exports have no episodes
-
     before = epoch[(counts > 0) & ~late]
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         head = content.find(b"\n") + 1
         start = content.rfind(b"\n%d," % before[-1]) if len(before) else -1
-        text = content[:head] + content[max(head, start + 1) : content.rfind(b"\n") + 1]
-    rows = pandas.read_csv(io.BytesIO(text), usecols=["epoch", *names], dtype=float)
-    rows = rows[rows["epoch"].isin(epoch[late])]
+        columns = content[:head].decode().rstrip().split(",")
+        text = content[max(head, start + 1) : content.rfind(b"\n") + 1]
+    wanted = ("epoch", *names)
+    if missing := [name for name in wanted if name not in columns]:
+        raise ValueError(f"it has no column {missing[0]}")
+    if text.partition(b"\n")[0].count(b",") != len(columns) - 1:
+        raise ValueError("its rows do not have the columns of its first line")
+    where = [columns.index(name) for name in wanted]
+    rows = np.loadtxt(io.BytesIO(text), delimiter=",", usecols=where, ndmin=2)
+    rows = rows[np.isin(rows[:, 0], epoch[late])]
     if len(rows) != expected:
         raise ValueError(f"it has {len(rows)} of the {expected} episodes of the late epochs")
-    found = {name: rows[name].to_numpy() for name in names}
+    found = {name: rows[:, column] for column, name in enumerate(names, start=1)}
     if not all(np.isfinite(values).all() for values in found.values()):
         raise ValueError("it has costs that are no numbers")
     return found

@@ -10,6 +10,7 @@ import mujoco
 import torch
 from torch import Tensor
 
+from statewise.extras import need
 from statewise.sim.cpu import CpuSim
 from statewise.sim.scene import Scene
 
@@ -62,10 +63,6 @@ class GpuError(RuntimeError):
     """A GPU cannot be used as asked; the message says what to do."""
 
 
-class MissingPackage(ImportError):
-    """A device was asked for whose packages are not installed."""
-
-
 def make_simulator(
     scene: Scene,
     num_worlds: int,
@@ -83,12 +80,7 @@ def make_simulator(
         return CpuSim(scene, num_worlds, threads)
     if not re.fullmatch(r"cuda(:\d+)?|warp-cpu", device):
         raise ValueError(f"unknown device {device!r}: use {DEVICES}")
-    try:
-        from statewise.sim.gpu import WarpSim  # only who asks for a GPU needs its packages
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("warp", "mujoco_warp"):
-            raise
-        raise MissingPackage(
-            f"device {device!r} needs the package {error.name}: pip install 'statewise[gpu]'"
-        ) from error
+    need(f"device {device!r}", "gpu")
+    from statewise.sim.gpu import WarpSim
+
     return WarpSim(scene, num_worlds, device, deterministic, contact_room)

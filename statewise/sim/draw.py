@@ -49,13 +49,16 @@ class View:
 class Mark:
     """Something to see that is no part of physics."""
 
-    shape: Literal["sphere", "cylinder", "capsule", "box"]
+    shape: Literal["sphere", "cylinder", "capsule", "box", "arrow"]
     pos: tuple[float, float, float]
     size: tuple[float, ...]
-    """Radius; with half the height of a cylinder or a capsule. Half of each side of a box."""
+    """Radius; with half the height of a cylinder or a capsule, or the length of an arrow. Half of each
+    side of a box."""
     rgba: tuple[float, float, float, float]
     emission: float = 0.0
     """How much it shines by itself, 0 to 1."""
+    heading: tuple[float, float] = (1.0, 0.0)
+    """Direction of an arrow on the ground, of length 1."""
 
 
 class Canvas:
@@ -197,11 +200,17 @@ def _add_marks(scene: Any, marks: Sequence[Mark]) -> None:
         "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER.value,
         "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE.value,
         "box": mujoco.mjtGeom.mjGEOM_BOX.value,
+        "arrow": mujoco.mjtGeom.mjGEOM_ARROW.value,
     }
     for mark in marks[: scene.maxgeom - scene.ngeom]:
         geom = scene.geoms[scene.ngeom]
-        mujoco.mjv_initGeom(geom, kinds[mark.shape], np.array([*mark.size, 0.0, 0.0][:3]),
-                            np.array(mark.pos, dtype=np.float64), _UPRIGHT,
+        size, turn = np.array([*mark.size, 0.0, 0.0][:3]), _UPRIGHT
+        if mark.shape == "arrow":
+            (x, y), (radius, length) = mark.heading, mark.size
+            size = np.array([radius, radius, length])
+            turn = np.array([0.0, y, x, 0.0, -x, y, 1.0, 0.0, 0.0])  # its z axis lies on the ground
+        mujoco.mjv_initGeom(geom, kinds[mark.shape], size,
+                            np.array(mark.pos, dtype=np.float64), turn,
                             np.array(mark.rgba, dtype=np.float32))  # fmt: skip
         geom.emission = mark.emission
         geom.category = mujoco.mjtCatBit.mjCAT_DECOR.value  # casts no shadow

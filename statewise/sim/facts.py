@@ -1,8 +1,10 @@
-"""Facts of a compiled scene that tasks and constraints ask for: joint limits and the robot's size."""
+"""Facts of a compiled scene that tasks and constraints ask for: joint limits, gears, the robot's size."""
 
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import dataclass
 
 import mujoco
 import numpy as np
@@ -10,9 +12,31 @@ import numpy as np
 from statewise.sim.scene import ROBOT, Scene
 
 
-def joint_limits(scene: Scene) -> dict[str, tuple[float, float]]:
-    """The range of every limited hinge that has a position sensor, by the sensor's name. Radians."""
-    model, found = scene.model, {}
+@dataclass(frozen=True)
+class JointLimit:
+    """A limited hinge that has a position sensor. Radians."""
+
+    sensor: str
+    low: float
+    high: float
+    start: float
+    """Its angle in the start pose"""
+
+
+@dataclass(frozen=True)
+class Gear:
+    """An actuator that has a force sensor."""
+
+    sensor: str
+    gear: float
+    """Force or torque at the joint for each unit of the actuator's own force"""
+    most: float
+    """The largest force or torque at the joint. Infinite if the file does not limit it."""
+
+
+def joint_limits(scene: Scene) -> list[JointLimit]:
+    """Every limited hinge. Limits are widened where the start pose lies outside of them."""
+    model, found = scene.model, []
     for i in range(model.nsensor):
         joint = model.sensor_objid[i]
         if (
@@ -21,8 +45,34 @@ def joint_limits(scene: Scene) -> dict[str, tuple[float, float]]:
             and model.jnt_limited[joint]
         ):
             low, high = model.jnt_range[joint].tolist()
-            found[model.sensor(i).name.removeprefix(ROBOT)] = (low, high)
+            start = float(scene.qpos[model.jnt_qposadr[joint]])
+            name = model.sensor(i).name.removeprefix(ROBOT)
+            found.append(JointLimit(name, min(low, start), max(high, start), start))
     return found
+
+
+def gears(scene: Scene) -> list[Gear]:
+    """Every actuator that has a force sensor."""
+    model, found = scene.model, []
+    for i in range(model.nsensor):
+        if model.sensor_type[i] == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
+            actuator = int(model.sensor_objid[i])
+            gear = float(np.linalg.norm(model.actuator_gear[actuator]))
+            name = model.sensor(i).name.removeprefix(ROBOT)
+            found.append(Gear(name, gear, gear * _largest_force(model, actuator)))
+    return found
+
+
+def _largest_force(model: mujoco.MjModel, actuator: int) -> float:
+    """The largest force of an actuator, before its gear."""
+    if model.actuator_forcelimited[actuator]:
+        return float(np.abs(model.actuator_forcerange[actuator]).max())
+    fixed = model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
+    plain = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE
+    if fixed and plain and model.actuator_ctrllimited[actuator]:
+        gain = abs(float(model.actuator_gainprm[actuator, 0]))
+        return gain * float(np.abs(model.actuator_ctrlrange[actuator]).max())
+    return math.inf
 
 
 def robot_radius(scene: Scene, point: str) -> float:

@@ -180,8 +180,9 @@ def build_scene(
     scene.attach(read.spec, frame=frame, prefix=ROBOT)
     masks = _collision_bits(read)
     _add_floor(scene, surface | masks)
+    mass = float(read.model.body_subtreemass[read.model.body(read.base.top).id])
     for name, body in bodies.items():
-        geom = body.add(scene, name, surface, ROBOT + read.base.top)
+        geom = body.add(scene, name, surface, ROBOT + read.base.top, mass)
         apply(geom, masks)
     try:
         model = scene.compile()

@@ -20,9 +20,14 @@ class PillarBody:
     moves: ClassVar[bool] = False
 
     def add(
-        self, scene: mujoco.MjSpec, name: str, surface: Mapping[str, object], robot: str
+        self,
+        scene: mujoco.MjSpec,
+        name: str,
+        surface: Mapping[str, object],
+        robot: str,
+        robot_mass: float,
     ) -> mujoco.MjsGeom:
-        """robot: the body whose whole tree is the robot."""
+        """robot: the body whose whole tree is the robot. robot_mass: of that tree, in kilograms."""
         body = scene.worldbody.add_body(name=name, mocap=True, pos=[0, 0, self.half_height])
         geom = body.add_geom(type=mujoco.mjtGeom.mjGEOM_CYLINDER, rgba=_RGBA["pillar"],
                              size=[self.radius, self.half_height, 0])  # fmt: skip
@@ -41,17 +46,24 @@ class BoxBody:
     """A free cube to push. A sensor tells where it is."""
 
     half: float
-    mass: float
+    """Half of a side. Metres."""
+    mass: float = 0.2
+    """As a share of the robot's mass, so that every robot can push it."""
     friction: float = 0.2
     moves: ClassVar[bool] = True
 
     def add(
-        self, scene: mujoco.MjSpec, name: str, surface: Mapping[str, object], robot: str
+        self,
+        scene: mujoco.MjSpec,
+        name: str,
+        surface: Mapping[str, object],
+        robot: str,
+        robot_mass: float,
     ) -> mujoco.MjsGeom:
         body = scene.worldbody.add_body(name=name, pos=[0, 0, self.half])
         body.add_freejoint(name=name)
-        geom = body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[self.half] * 3, mass=self.mass,
-                             rgba=_RGBA["box"])  # fmt: skip
+        geom = body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[self.half] * 3,
+                             mass=self.mass * robot_mass, rgba=_RGBA["box"])  # fmt: skip
         apply(geom, surface)
         geom.friction = [self.friction, 0.005, 0.0001]
         geom.priority = 1  # this friction counts, whatever the floor's is

@@ -1,4 +1,4 @@
-"""`statewise.train(...)` and its kin: what the commands do, from Python."""
+"""The commands as Python functions: `statewise.train`, `resume` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from statewise import metrics
 from statewise.algos.shared_settings import Settings
+from statewise.console import console
 from statewise.envs.env import Env
 from statewise.plugins import import_for_run, import_modules
 from statewise.runs import checkpoint
@@ -43,11 +43,12 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
 
 
 def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False) -> Path:
-    """Train from the beginning; returns the run folder."""
+    """Start a new run and return its folder."""
     settings = settings.resolved()
-    check_folder(asked("out"), settings.folder.parent)
+    path = settings.folder.absolute()  # now: an environment may change the current folder
+    check_folder(asked("out"), path.parent)
     with loop.build_env(settings) as env:
-        training = Training.start(settings, algo_settings, env)
+        training = Training.start(settings, algo_settings, env, path)
         with lock_run(training.folder.path):
             return run_with_display(training, quiet)
 
@@ -55,35 +56,37 @@ def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False)
 def train_seeds(
     settings: TrainSettings, algo_settings: Settings, seeds: Sequence[int], quiet: bool = False
 ) -> list[Path]:
-    """Train once with each seed, one after another in the same worlds; returns the run folders.
+    """Train once with each seed, one after another in the same worlds. Return the run folders.
 
-    Physics is compiled, captured and built once for all. Finished runs are left as they are and
-    interrupted ones are continued, if their settings are these.
+    The physics is compiled once for all seeds. Finished runs are skipped and interrupted ones are
+    resumed, if their settings are the same.
     """
     settings = settings.resolved()
+    here, paths = Path.cwd(), []
     check_folder(asked("out"), settings.folder.parent)
-    paths = []
     with loop.build_env(settings) as env:
         for seed in seeds:
             one = dataclasses.replace(settings, seed=seed)
-            with lock_run(one.folder):
-                training = open_run(one, algo_settings, env)
+            with lock_run(here / one.folder):
+                training = open_run(one, algo_settings, here / one.folder, env)
                 paths.append(run_with_display(training, quiet))
             if not training.finished:  # Ctrl-C or SIGTERM stops the seeds that follow too
                 break
-    Console(quiet=quiet).print(_summary_table(paths))
+    console(quiet=quiet).print(_summary_table(paths))
     return paths
 
 
-def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None = None) -> Training:
-    """The run of these settings, where it stopped or from the start. The caller holds its lock."""
-    if not (settings.folder / "config.json").exists():
-        return Training.start(settings, algo_settings, env)
-    folder = RunFolder.open(settings.folder)
+def open_run(
+    settings: TrainSettings, algo_settings: Settings, path: Path, env: Env | None = None
+) -> Training:
+    """Open the run of these settings where it stopped, or start it. The caller holds its lock."""
+    if not (path / "config.json").exists():
+        return Training.start(settings, algo_settings, env, path)
+    folder = RunFolder.open(path)
     wanted = {"train": to_json(settings), "algorithm": to_json(algo_settings)}
     if differences(folder.config(), wanted):
         raise ValueError(
-            f"the run {settings.folder} was made with other settings: choose another {asked('out')}"
+            f"the run {path} was made with other settings: choose another {asked('out')}"
         )
     there, own = read_config(folder.config())
     removed = not checkpoint.latest(folder.checkpoints)
@@ -91,7 +94,7 @@ def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None =
         training = Training(there, own, folder, env)
         training.epoch = there.epochs
         return training
-    return Training.resume(settings.folder, env)
+    return Training.resume(path, env)
 
 
 @typed
@@ -102,12 +105,12 @@ def resume(
     imports: Sequence[str] = (),
     trust: bool = False,
 ) -> Path:
-    """Continue a run from its last checkpoint, and return the run folder.
+    """Continue a run from its last checkpoint, and return its folder.
 
-    steps: environment steps in all. More than the run has extend it, also when it is finished. None
-    keeps the number that it was started with.
-    imports: the plug-ins that the run was trained with. A run folder is data, so it cannot import
-    modules by itself, unless `trust` is set.
+    steps: environment steps in total. A larger number extends the run, even a finished one. None keeps
+        the number of the run.
+    imports: the plug-ins that the run was trained with. They are imported only if you name them here.
+    trust: import the plug-ins that the run folder names, which runs their code.
     """
     folder = RunFolder.open(Path(path))
     with lock_run(folder.path):
@@ -139,13 +142,14 @@ def evaluate(
     worst: int = 0,
     worst_out: str | Path | None = None,
 ) -> Evaluation:
-    """Run the policy of a run folder for fresh episodes, and say how good and how safe it is.
+    """Run the policy of a run folder for fresh episodes, and measure its return and safety.
 
-    suite: evaluate in another suite than the one it was trained in (its sizes must fit).
+    suite: evaluate in another suite. Its observation and action sizes must be the same.
     imports, trust: as for `resume`.
     worst: keep this many of the worst episodes of each constraint, for `statewise.replay`.
-    worst_out: the file to keep them in. By default that is `worst.npz` in the run folder.
+    worst_out: the file for them. By default this is `worst.npz` in the run folder.
     """
+    out = (worst_file(path) if worst_out is None else Path(worst_out)).absolute()
     policy = load_policy(path, best_safe, imports, trust)
     settings = dataclasses.replace(
         policy.settings,
@@ -160,7 +164,6 @@ def evaluate(
         keeper = WorstEpisodes(env, policy.algo, worst) if worst and env.spec.num_costs else None
         found = evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold, keeper)
         if keeper is not None:
-            out = worst_file(path) if worst_out is None else Path(worst_out)
             save_recordings(out, keeper.recordings(), keeper.facts(episodes, seed, sampled))
     return dataclasses.replace(found, policy=policy.source)
 
@@ -172,19 +175,19 @@ def worst_file(path: str | Path) -> Path:
 
 
 def run_with_display(training: Training, quiet: bool) -> Path:
-    """Run what is left of a training, with everything that watches it."""
-    console = Console(quiet=quiet)
+    """Run the remaining epochs of a training, with the live view and the trackers."""
+    screen = console(quiet=quiet)
     path, settings = training.folder.path, training.settings
     if training.finished:
-        console.print(f"{path} is finished: {training.epoch} epochs", markup=False)
+        screen.print(f"{path} is finished: {training.epoch} epochs", soft_wrap=True)
         return path
-    console.print(
+    screen.print(
         f"{settings.algo} on {settings.suite}, seed {settings.seed}: {settings.epochs} epochs of "
         f"{settings.steps_per_epoch:,} steps in {settings.num_envs} worlds on {settings.device}, "
         f"into {path}",
-        markup=False,
+        soft_wrap=True,
     )
-    with View(training, console) as view, trackers(training) as others:
+    with View(training, screen) as view, trackers(training) as others:
         watchers: list[Tracker] = [*others, view]
 
         def report(epoch: dict[str, Any]) -> None:
@@ -193,18 +196,18 @@ def run_with_display(training: Training, quiet: bool) -> Path:
 
         done = loop.run(training, report)
     if done:
-        console.print(f"finished: {path}", markup=False)
+        screen.print(f"finished: {path}", soft_wrap=True)
     else:
-        console.print(
+        screen.print(
             f"stopped after epoch {training.epoch} and saved. Continue with\n"
             f"  statewise resume {path}",
-            markup=False,
+            soft_wrap=True,
         )
     return path
 
 
 def _summary_table(paths: Sequence[Path]) -> Table:
-    """How runs ended: the last epoch of each, and their mean."""
+    """A table with the last epoch of each run, and their mean."""
     table = Table(title=str(paths[0].parent), title_justify="left")
     table.add_column("seed")
     for key in metrics.COLUMNS:
@@ -222,6 +225,6 @@ def _summary_table(paths: Sequence[Path]) -> Table:
 
 
 def _mean(column: Sequence[float | None]) -> float | None:
-    """The mean over seeds that all have the number; None if one has none."""
+    """The mean over seeds. None if a seed lacks the number."""
     known = [x for x in column if x is not None]
     return sum(known) / len(known) if len(known) == len(column) else None

@@ -1,4 +1,4 @@
-"""Rollouts: the policy in its worlds, and the episodes that finish there."""
+"""Collect rollouts, and the episodes that end in them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from statewise.types import Act, Episodes, Rollout, Step
 
 
 class Collector:
-    """Steps an environment with an algorithm. Episodes run on from one rollout to the next."""
+    """Steps an environment with an algorithm. Episodes continue from one rollout to the next."""
 
     def __init__(self, env: Env, algo: Algorithm, seed: int, spread_ages: bool = False) -> None:
-        """spread_ages: take worlds to be of different ages at the start, where the environment can."""
+        """spread_ages: start the worlds at different ages, if the environment supports it."""
         self.env, self.algo, self.spread_ages = env, algo, spread_ages
         self.generator = torch.Generator(env.device).manual_seed(seed)
         """For the noise of actions."""
@@ -28,10 +28,10 @@ class Collector:
         self._cost = torch.zeros(b, m, device=env.device)
         self._success = torch.zeros(b, dtype=torch.bool, device=env.device)
         self._whole = torch.ones(b, dtype=torch.bool, device=env.device)
-        """[B] whether the running episode has all of its time"""
+        """[B] whether the running episode has its full time limit"""
 
     def collect(self, horizon: int) -> tuple[Rollout, Episodes]:
-        """`horizon` steps of every world, and the episodes that ended in them."""
+        """Take `horizon` steps in every world. Return them and the episodes that ended."""
         step = self.begin()
         before: list[Step] = []
         acts: list[Act] = []
@@ -48,7 +48,7 @@ class Collector:
         return rollout, self._finish(rollout, after)
 
     def begin(self, seed: int | None = None) -> Step:
-        """The step to go on from; the first call starts the first episodes."""
+        """Return the step to continue from. The first call starts the first episodes."""
         if self._step is None:
             self._step = self.env.reset(seed)
             self.algo.remember_starts(self._step.obs)
@@ -59,7 +59,7 @@ class Collector:
     def _spread(self) -> None:
         """Let the first episodes end at different times, as if they had begun at different times.
 
-        Worlds of one age make estimates that hang on the critics' guess of what comes after it.
+        If all worlds start together, none ends early on. Estimates then depend on the critics alone.
         """
         longest = self.env.spec.max_episode_steps
         self._age = torch.randint(
@@ -91,7 +91,7 @@ class Collector:
         )
 
     def _finish(self, rollout: Rollout, steps: list[Step]) -> Episodes:
-        """The whole episodes that ended, with what they gathered in earlier rollouts."""
+        """Return the complete episodes that ended, including their parts in earlier rollouts."""
         ended = rollout.ended
         first = ended & (ended.cumsum(0) == 1)
         counted = ended & (self._whole | ~first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import logging
 import os
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from statewise.algos.presets import find_preset
 from statewise.algos.shared_settings import Settings
 from statewise.envs.robots import training_steps
 from statewise.envs.suites import proper_name
+from statewise.extras import installed, need
 from statewise.plugins import is_gym
 from statewise.runs.epochs import planned_epochs
 from statewise.runs.folder import file_name
@@ -93,10 +93,11 @@ class TrainSettings:
     """Epochs between two checkpoints."""
     keep_checkpoints: int = number(3, least=1)
     """Checkpoints kept, beside the best safe policy."""
-    tensorboard: bool = True
-    """Write TensorBoard files beside the metrics."""
+    tensorboard: bool | None = None
+    """Write TensorBoard files beside the metrics. By default this is done if TensorBoard is installed
+    (extra `tracking`)."""
     wandb: bool = False
-    """Log to Weights & Biases as well (needs the extra `wandb`)."""
+    """Log to Weights & Biases as well (needs the extra `tracking`)."""
 
     def __post_init__(self) -> None:
         settings.check(self)
@@ -117,10 +118,10 @@ class TrainSettings:
         num_envs = self.num_envs or 128
         if not self.num_envs and device.startswith("cuda"):
             num_envs = 4096 if usual > _MANY_STEPS else 2048
-        if self.wandb and importlib.util.find_spec("wandb") is None:
-            raise ValueError(
-                f"{asked('wandb')} needs Weights & Biases: pip install 'statewise[wandb]'"
-            )
+        if self.wandb:
+            need("logging to Weights & Biases", "tracking", "wandb")
+        if self.tensorboard:
+            need("writing TensorBoard files", "tracking", "tensorboard")
         per_epoch = _whole_epoch(steps, self.steps_per_epoch, num_envs)
         return dataclasses.replace(
             self,
@@ -132,6 +133,7 @@ class TrainSettings:
             num_envs=num_envs,
             device=device,
             threads=self.threads or cores(),
+            tensorboard=installed("tensorboard") if self.tensorboard is None else self.tensorboard,
         )
 
     @property
@@ -260,4 +262,4 @@ def _gpu_usable() -> bool:
     """Whether physics and learning can both run on a GPU here."""
     import torch
 
-    return torch.cuda.is_available() and importlib.util.find_spec("mujoco_warp") is not None
+    return torch.cuda.is_available() and installed("mujoco_warp")

@@ -1,4 +1,4 @@
-"""How good and how safe a policy is: fresh episodes, exact intervals."""
+"""Measure the return and the safety of a policy, over fresh episodes with exact intervals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found."""
+    """The result of an evaluation."""
 
     suite: str
     algo: str
@@ -80,7 +80,7 @@ def evaluate(
     threshold: float = 0.0,
     worst: WorstEpisodes | None = None,
 ) -> Evaluation:
-    """Run the policy for `episodes` fresh episodes and describe them.
+    """Run the policy for `episodes` fresh episodes and summarise them.
 
     sampled: draw actions from the policy instead of taking its mean.
     threshold: a step violates a constraint if its cost is above this.

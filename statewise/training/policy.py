@@ -1,4 +1,4 @@
-"""A trained policy to call from one's own code."""
+"""A trained policy to call from your own code."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from statewise.plugins import import_for_run
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.identity import PolicyId, policy_sha256
-from statewise.settings import typed
+from statewise.settings import to_json, typed
 from statewise.training.config import TrainSettings, read_config, read_spec
 from statewise.types import EnvSpec, Step
 
 
 class Policy:
-    """A policy, and the largest costs that it was told of since its episodes began.
+    """A trained policy. It keeps the running maximum of the costs that you pass to it.
 
     policy = statewise.load_policy("runs/Point-Hazard-8/scpo/seed-0")
     policy.reset()                       # an episode begins: the maximum is 0
@@ -37,18 +37,18 @@ class Policy:
     ) -> None:
         self.algo, self.settings, self.spec = algo, settings, algo.spec
         self.source = source
-        """The run and checkpoint that it was loaded from, and its hash."""
+        """The run and checkpoint of the policy, and its hash."""
         self.reset()
 
     @property
     def needs_cost(self) -> bool:
-        """Whether it has to be told the cost of every step."""
+        """Whether you must pass the cost of every step."""
         return self.algo.acts_on_cost and self.spec.num_costs > 0
 
     def reset(self, rows: Tensor | np.ndarray | None = None) -> None:
         """Begin new episodes: all of them, or the rows of a batch that a mask `[B]` selects.
 
-        The costs of those rows in the next call are ignored: a batched environment still reports the
+        The next call ignores the costs of those rows, because a batched environment still reports the
         episode that ended there.
         """
         if rows is None:
@@ -69,12 +69,12 @@ class Policy:
     def __call__(
         self, obs: Tensor | np.ndarray, cost: Tensor | np.ndarray | float | None = None
     ) -> np.ndarray:
-        """The mean action `[a]` or `[B, a]`, from -1 to 1, and keep the maximum.
+        """Return the mean action `[a]` or `[B, a]`, from -1 to 1, and update the running maximum.
 
         obs: one observation `[n]`, or a batch `[B, n]`.
         cost: of the step that led to `obs`, `[m]` or `[B, m]`, one number for each constraint. None at
-            the start, and at any time for a policy that does not act on it (`needs_cost`). With a
-            training margin it is the learner's cost, which begins that much earlier.
+            the start, and at any time if `needs_cost` is False. With a training margin, pass the cost
+            with the margin.
         """
         obs = torch.as_tensor(obs, dtype=torch.float32)
         if obs.dim() not in (1, 2) or obs.shape[-1] != self.spec.obs_size:
@@ -83,7 +83,7 @@ class Policy:
                 f"takes ({self.spec.obs_size},), or a batch of them"
             )
         if not bool(torch.isfinite(obs).all()):
-            raise ValueError("the observation is not finite: the policy cannot be asked about it")
+            raise ValueError("the observation is not finite: check the sensors")
         batch = obs.shape[:-1]
         last = self._last_cost(cost, batch)
         if not self._started:
@@ -99,7 +99,7 @@ class Policy:
         return np.asarray((action if batch else action[0]).numpy())
 
     def export(self, path: str | Path, **settings: Any) -> Path:
-        """Write a folder that runs without torch and statewise; returns it.
+        """Write a folder that runs without torch and statewise, and return its path.
 
         `settings` are those of `statewise.deploy.export.export_policy`.
         """
@@ -158,7 +158,7 @@ def load_policy(
     imports: Sequence[str] = (),
     trust: bool = False,
 ) -> Policy:
-    """The policy of a run folder, or of one of its checkpoint files.
+    """Load the policy of a run folder, or of one of its checkpoint files.
 
     best_safe: the policy of the run's safest epoch instead of its last checkpoint.
     imports: the plug-ins that the run was trained with. They are imported only if you name them here,
@@ -178,8 +178,8 @@ def load_policy(
     def load(file: Path, state: dict[str, Any]) -> Policy:
         algo = kind(spec, algo_settings, settings.epochs, settings.seed)
         algo.load_policy(state["algo"])
-        sha256 = policy_sha256(state["algo"])
-        return Policy(algo, settings, PolicyId(state["run"], file.name, state["epoch"], sha256))
+        source = PolicyId(state["run"], file.name, state["epoch"], hash_policy(algo))
+        return Policy(algo, settings, source)
 
     if path.is_file():
         return folder.load_one(path, load)
@@ -192,6 +192,11 @@ def load_policy(
             f"every world has taken as many steps as an episode may have"
         )
     return folder.load_one(best, load)
+
+
+def hash_policy(algo: Algorithm) -> str:
+    """Return the hash of everything that decides the actions of an algorithm."""
+    return policy_sha256(algo.state_dict(), to_json(algo.settings), algo.epochs)
 
 
 def _run_of(file: Path, best_safe: bool) -> RunFolder:
@@ -210,7 +215,7 @@ def _run_of(file: Path, best_safe: bool) -> RunFolder:
 
 
 def random_policy(env: Env, seed: int, hold: float = 0.1) -> Callable[[Step], Tensor]:
-    """Uniform actions `[B, a]`, each held for some seconds: noise at every step goes nowhere."""
+    """Uniform random actions `[B, a]`, each held for some seconds, so that they do not cancel out."""
     steps = max(1, round(hold / env.spec.control_dt))
     generator = torch.Generator().manual_seed(seed)
     shape = (env.num_envs, env.spec.action_size)

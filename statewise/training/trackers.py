@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from statewise.console import printable
 from statewise.training.loop import Training
 
 Tracker = Callable[[dict[str, Any]], None]
@@ -48,4 +49,5 @@ def _wandb(training: Training) -> Iterator[Tracker]:
 
 
 def _scalars(metrics: dict[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in metrics.items() if value is not None}
+    """The numbers of an epoch, under names that every tracker can keep."""
+    return {printable(name): float(value) for name, value in metrics.items() if value is not None}

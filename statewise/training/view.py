@@ -9,11 +9,12 @@ from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from statewise import metrics
+from statewise.console import printable, styled
 from statewise.training.loop import Training
 
 _CASES = {0: "recovery", 1: "violated", 2: "near the limit", 3: "safe", 4: "unconstrained"}
@@ -48,7 +49,7 @@ class View(LiveView):
     def __init__(self, training: Training, console: Console) -> None:
         self.training = training
         self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TextColumn("epochs, left"),
@@ -57,7 +58,7 @@ class View(LiveView):
         )
         settings = training.settings
         self._task = self._bar.add_task(
-            escape(f"{settings.algo} on {settings.suite}, seed {settings.seed}"),
+            printable(f"{settings.algo} on {settings.suite}, seed {settings.seed}"),
             total=settings.epochs,
             completed=training.epoch,
         )
@@ -72,12 +73,12 @@ class View(LiveView):
             self._last_line = time.monotonic()
             numbers = ", ".join(f"{name} {value}" for name, value in self._numbers(epoch))
             line = f"epoch {epoch['epoch']}/{self.training.settings.epochs}: {numbers}"
-            self.console.print(line, soft_wrap=True, highlight=False, markup=False)
+            self.console.print(line, soft_wrap=True)
 
     def _table(self, epoch: dict[str, Any]) -> Table:
         table = Table(show_header=False, box=None, padding=(0, 3, 0, 0))
-        rows = [(escape(name), value) for name, value in self._numbers(epoch)]
-        rows += [(f"[red]{metrics.title(key)}", f"[red]{epoch[key]}")
+        rows: list[tuple[str | Text, str | Text]] = [*self._numbers(epoch)]
+        rows += [(styled(metrics.title(key), "red"), styled(str(epoch[key]), "red"))
                  for key in _TROUBLES if epoch.get(key)]  # fmt: skip
         for left, right in itertools.zip_longest(rows[::2], rows[1::2], fillvalue=("", "")):
             table.add_row(*left, *right)

@@ -17,6 +17,7 @@ import statewise
 from statewise.cli import main
 from statewise.deploy import Policy, runtime, verify_bundle
 from statewise.deploy.export import check_out, export_policy
+from statewise.extras import MissingPackage
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -200,7 +201,7 @@ def test_missing_packages_are_named(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None)
     with pytest.raises(
-        ValueError, match=r"onnx and onnxruntime: pip install 'statewise\[export\]'"
+        MissingPackage, match=r"onnx and onnxruntime: pip install 'statewise\[export\]'"
     ):
         export_policy(None, tmp_path / "out")  # type: ignore[arg-type]
 

@@ -186,7 +186,7 @@ def test_missing_nan_or_negative_cost_is_an_error_naming_world_and_key(
     ("costs", "complaint"),
     [
         ({"speed": 0.0, "far/off": 5.0}, "'far/off': give it a name without slashes"),
-        ({1: 0.0, "1": 0.0}, "constraints of one name, \\('1', '1'\\)"),
+        ({1: 0.0, "1": 0.0}, "two constraints of the same name, \\('1', '1'\\)"),
     ],
 )
 def test_names_whose_metrics_would_overwrite_each_other_are_refused(

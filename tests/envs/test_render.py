@@ -170,7 +170,7 @@ def test_border_is_red_exactly_while_there_is_cost() -> None:
     assert not (border(plain) == render.RED).all(axis=1).any()
 
 
-def test_readout_tells_time_return_and_cost() -> None:
+def test_readout_tells_time_return_clearance_and_cost() -> None:
     env = point_world([1.2, 0.0], hazard=[0.3, 0.0])
     with make_renderer(env) as renderer:
         step = env.step(torch.tensor([[0.5, 0.0]]))
@@ -180,6 +180,7 @@ def test_readout_tells_time_return_and_cost() -> None:
     assert text["suite"] == "Point-Hazard-1"
     assert text["time"] == "0.02 s"
     assert text["return"] == f"{float(step.reward[0]):.2f}"
+    assert text["hazard clearance"] == f"{float(step.clearance[0, 0]):.2f} m"
     assert text["hazard cost"] == f"{float(step.cost[0, 0]):.3f}"
     assert text["hazard cost, maximum"] == f"{float(step.cost_max[0, 0]):.3f}"
     assert float(text["hazard cost"]) == pytest.approx(0.3, abs=0.01)

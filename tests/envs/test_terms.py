@@ -59,6 +59,34 @@ def test_a_speed_limit_is_charged_by_how_much_it_is_exceeded() -> None:
     assert step.cost.item() == pytest.approx(min(float(velocity) - 0.1, 0.1), abs=1e-6)
 
 
+def test_effort_is_the_torque_at_the_joint_and_a_limit_out_of_reach_is_refused() -> None:
+    env = VecEnv("Ant-Effort-20", 1)  # motors of 1 with a gear of 30
+    env.reset()
+    step = env.step(torch.tensor([[0.5, -0.9, 0, 0, 0, 0, 0, 0]]))
+    assert step.clearance.item() == pytest.approx(20 - 27, abs=1e-4)
+    with pytest.raises(
+        ValueError, match=r"Effort-50 can never be broken by the Ant: .* at most 30 N"
+    ):
+        VecEnv("Ant-Effort-50", 1)
+
+
+def test_joint_limits_that_the_start_pose_exceeds_are_widened_to_it() -> None:
+    assert VecEnv("Humanoid-Joint-0", 1).reset().clearance.item() == pytest.approx(0.0, abs=1e-3)
+    with pytest.raises(
+        ValueError, match=r"Joint-5 is broken at the start: jointpos_.* starts 0 deg"
+    ):
+        VecEnv("Humanoid-Joint-5", 1)
+
+
+@pytest.mark.parametrize("robot", ("Point", "Ant", "Humanoid"))
+def test_the_box_weighs_a_fifth_of_the_robot(robot: str) -> None:
+    model = VecEnv(f"{robot}-Push", 1).sim.scene.model
+    box = [i for i in range(model.nbody) if model.body(i).name.startswith("box")]
+    mine = [i for i in range(model.nbody) if model.body(i).name.startswith("robot/")]
+    weights = [float(model.body_mass[i].sum()) for i in (box, mine)]
+    assert weights[0] == pytest.approx(0.2 * weights[1], rel=1e-6)
+
+
 def test_ghosts_walk_or_follow_at_their_speeds() -> None:
     env = VecEnv("Point-Ghost-2", 8, seed=3)
     env.reset()
@@ -100,7 +128,9 @@ def test_a_command_is_observed_and_kept_by_standing_robots_never() -> None:
     assert step.truncated.all() and not step.success.any() and not step.terminated.any()
 
 
-@pytest.mark.parametrize("suite", ("Point-Ghost-3-Speed-1-Tilt-30-Fence-2", "Point-Push-Effort-2"))
+@pytest.mark.parametrize(
+    "suite", ("Point-Ghost-3-Speed-1-Tilt-30-Fence-2", "Point-Push-Effort-0.01")
+)
 def test_terms_give_the_same_numbers_on_warp(suite: str) -> None:
     pytest.importorskip("mujoco_warp")
     cpu, warp = (VecEnv(suite, 4, seed=1, device=d, threads=1) for d in ("cpu", "warp-cpu"))

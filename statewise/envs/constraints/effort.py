@@ -4,11 +4,38 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from statewise.envs.constraints import constraint
-from statewise.envs.world import World
+from statewise.envs.constraints import Constraint, constraint
+from statewise.envs.robots import Robot
+from statewise.envs.world import MissingSensor, Stage, World
 
 
-@constraint("Effort", unit="N or N m", sensors=("force_*",))
-def effort(world: World, limit: float) -> Tensor:
-    """Newtons, or newton metres, below the limit on the force of any actuator."""
-    return limit - world.sensor("force_*").abs().amax(dim=1)
+@constraint("Effort")
+class Effort(Constraint):
+    """Newtons, or newton metres, below the limit on the force of any actuator at its joint."""
+
+    unit = "N or N m"
+    sensors = ("force_*",)
+
+    def __init__(self, robot: Robot, limit: float) -> None:
+        super().__init__(robot)
+        self.limit = limit
+
+    def clearance(self, world: World) -> Tensor:
+        if world.starts:
+            self._check(world.stage)
+        columns, gear = world.stage.gear_row
+        return self.limit - (world.sensors[:, columns] * gear).abs().amax(dim=1)
+
+    def _check(self, stage: Stage) -> None:
+        """Refuse a robot without such sensors, and a limit that can never be broken."""
+        if not stage.gears:
+            raise MissingSensor(
+                f"{stage.robot.name} has no sensor of an actuator's force: add an "
+                f"<actuatorfrc name='force_...'/> to {stage.robot.file}"
+            )
+        most = max(g.most for g in stage.gears)
+        if self.limit >= most:
+            raise ValueError(
+                f"Effort-{self.limit:g} can never be broken by the {stage.robot.name}: its actuators "
+                f"give at most {most:.4g} N or N m. Give a limit below that"
+            )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from statewise.envs.robots import Robot
 from statewise.envs.tasks import Task, task
 from statewise.envs.tasks.goal import GREEN, goal_marks
 from statewise.envs.terms import RGB, Things
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from statewise.sim.draw import Mark
 
 _YELLOW: RGB = (0.93, 0.62, 0.16)
-_BOX = BoxBody(half=0.15, mass=0.001)
+_BOX = BoxBody(half=0.15)
 _RADIUS = 0.4
 """How close the centre of the box has to come to the centre of the goal. Metres."""
 
@@ -32,9 +31,6 @@ class Push(Task):
     colours: ClassVar[dict[str, RGB]] = {"goal_lidar": GREEN, "box_lidar": _YELLOW}
 
     radius = _RADIUS
-
-    def __init__(self, robot: Robot) -> None:
-        super().__init__(robot)
 
     def things(self) -> tuple[Things, ...]:
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import torch
@@ -72,14 +73,13 @@ class Run(Task):
         return world.axes[:, 2, 2] < _FALLEN
 
     def marks(self, world: World) -> list[Mark]:
-        """An arrow of dots ahead of the robot, as long as the commanded speed."""
+        """An arrow ahead of the robot: as long as a second at the commanded speed."""
         from statewise.sim.draw import Mark
 
-        (x, y, z), ahead = world.position[0].tolist(), world.axes[0, 0].tolist()
-        length = float(self.command(world)[0, 0])
-        dots = []
-        for i in range(1, 9):
-            reach = 0.35 + length * i / 8
-            at = (x + reach * ahead[0], y + reach * ahead[1], z + 0.1)
-            dots.append(Mark("sphere", at, (0.03,), (*_GREEN, 0.9), 0.3))
-        return dots
+        (x, y, z), (ahead_x, ahead_y, _) = world.position[0].tolist(), world.axes[0, 0].tolist()
+        length = math.hypot(ahead_x, ahead_y) or 1.0
+        heading = (ahead_x / length, ahead_y / length)
+        away = world.robot_radius
+        start = (x + away * heading[0], y + away * heading[1], z + 0.05)
+        size = (0.035, float(self.command(world)[0, 0]))
+        return [Mark("arrow", start, size, (*_GREEN, 0.9), 0.3, heading)]
