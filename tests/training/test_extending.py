@@ -99,7 +99,7 @@ def test_a_schedule_over_the_whole_run_is_named_in_one_warning(
 ) -> None:
     run = train(tmp_path, **settings)
     with caplog.at_level(logging.WARNING):
-        assert Training.resume(run, steps=960).settings.epochs == 6
+        assert Training.resume(run, steps=960).settings.steps == 960
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith(f"{name} of") and "run of 960 steps from the start" in told
 
