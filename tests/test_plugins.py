@@ -52,6 +52,9 @@ def test_an_algorithm_in_a_file_of_ones_own_is_a_citizen_of_every_command(folder
         ("list", "algos", *mine),
         ("evaluate", run, "--episodes", "2", *mine),
         ("play", run, "--seconds", "0.1", "--no-speed", *mine),
+        ("certify", run, "--max-violation", "0.9", "--episodes", "8", *mine),
+        ("verify", f"{run}/certificate.json", run, *mine),
+        ("verify", f"{run}/certificate.json", run, "--trust"),
         ("plot", run, *mine),
         ("report", "runs", *mine),
         ("resume", run, *mine),
@@ -61,6 +64,8 @@ def test_an_algorithm_in_a_file_of_ones_own_is_a_citizen_of_every_command(folder
         done = command(folder, *args)
         assert done.returncode == 0, (args, done.stdout, done.stderr)
     assert (folder / "runs/Point-Hazard-1/mine/seed-1/metrics.jsonl").exists()
+    refused = command(folder, "verify", f"{run}/certificate.json", run)
+    assert refused.returncode == 2 and "--import my_algo" in refused.stderr
 
 
 def test_a_run_folder_has_no_code_run_unless_the_user_names_it_or_says_trust(folder: Path) -> None:

@@ -120,7 +120,7 @@ def result(run: Path) -> tuple[Any, ...]:
     rows = RunFolder.open(run).metrics()
     epochs = [{k: v for k, v in m.items() if not k.startswith(clock)} for m in rows]
     newest = checkpoint.load(checkpoint.latest(run / "checkpoints")[0])
-    return epochs, (run / "episodes.csv").read_bytes(), policy_sha256(newest["algo"])
+    return epochs, (run / "episodes.csv").read_bytes(), policy_sha256(newest["algo"], {}, 0)
 
 
 def left_over(run: Path) -> list[str]:

@@ -72,11 +72,11 @@ def main(job: str) -> int:
     # The user named them on the launcher's command line, in a folder that may not be this one.
     import_modules(config["train"]["imports"], config["folder"])
     train, own = read_config(config)
-    folder = train.folder
+    folder = train.folder.absolute()
     try:
         with lock_run(folder, _LOCK_PATIENCE):
             (folder / FAILED_FILE).unlink(missing_ok=True)
-            training = api.open_run(train, own)
+            training = api.open_run(train, own, folder)
             api.run_with_display(training, quiet=False)
     except RunLockedError as error:
         print(error, flush=True)

@@ -60,6 +60,7 @@ class Evaluate(PluginOptions):
             if self.json.is_dir():
                 raise ValueError(f"--json {self.json} is a folder: name a file")
             check_folder("--json", self.json.parent)
+        out = None if self.json is None else self.json.absolute()  # an environment may go elsewhere
         kept = self._worst_out()
         found = api.evaluate(
             self.path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
@@ -67,8 +68,8 @@ class Evaluate(PluginOptions):
         )  # fmt: skip
         console().print(evaluation_table(found))
         numbers = found.as_dict() | self._try_monitor()
-        if self.json is not None:
-            write_atomically(self.json, (json.dumps(numbers, indent=2) + "\n").encode())
+        if out is not None:
+            write_atomically(out, (json.dumps(numbers, indent=2) + "\n").encode())
             say(f"numbers: {self.json}")
         if self.worst and found.constraints:
             where = kept or f"not kept, as nothing can be written to {worst_file(self.path).parent}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from statewise.console import console, say, styled
+from statewise.plugins import PluginOptions
 from statewise.runs.reader import CONFIG, SUMMARY
 from statewise.runs.verify import Check
 from statewise.settings import option
@@ -40,8 +41,8 @@ KINDS = (
 """The first kind that recognises a path verifies it."""
 
 
-@dataclass(frozen=True)
-class Verify:
+@dataclass(frozen=True, kw_only=True)
+class Verify(PluginOptions):
     """Check that a run folder, an export or a certificate is whole and that its parts belong together."""
 
     path: Path = option(positional=True, metavar="PATH")
@@ -64,8 +65,11 @@ class Verify:
             raise ValueError(f"{self.path} is a {kind.name}, which {need}")
         module, _, name = kind.verifier.partition(":")
         verifier = getattr(importlib.import_module(f"statewise.{module}"), name)
-        given = (self.path,) if self.run_folder is None else (self.path, self.run_folder)
-        checks: list[Check] = verifier(*given)
+        checks: list[Check]
+        if self.run_folder is None:
+            checks = verifier(self.path)
+        else:
+            checks = verifier(self.path, self.run_folder, self.imports, self.trust)
         console().print(_table(checks))
         bad = [check for check in checks if not check.good]
         say(f"{self.path}: {f'{len(bad)} of {len(checks)} checks failed' if bad else 'verified'}")

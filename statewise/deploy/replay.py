@@ -19,11 +19,10 @@ from statewise.deploy.replay_data import Drawing, side_data
 from statewise.envs.vec_env import VecEnv
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
-from statewise.runs.identity import policy_sha256
 from statewise.training import loop
 from statewise.training.api import worst_file
 from statewise.training.evaluate import run_episodes, world_count
-from statewise.training.policy import Policy, load_policy
+from statewise.training.policy import Policy, hash_policy, load_policy
 from statewise.training.recording import Facts, Recording, load_recordings
 from statewise.training.worst import WorstEpisodes
 from statewise.version import __version__
@@ -96,7 +95,7 @@ def _kept(path: Path, policy: Policy, worst: int, sampled: bool) -> Shown | None
     if not file.exists():
         return None
     recordings, facts = load_recordings(file)
-    mine = (policy_sha256(policy.algo.state_dict()), policy.settings.suite, sampled)
+    mine = (hash_policy(policy.algo), policy.settings.suite, sampled)
     if (facts.policy, facts.suite, facts.sampled) != mine:
         return None
     return Shown(policy.algo.name, [r for r in recordings if r.rank < worst], facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ SAMPLE = 256
 """How many of its episodes are run again"""
 
 
-def verify_certificate(path: Path, run: Path, episodes: int = SAMPLE) -> list[Check]:
+def verify_certificate(
+    path: Path, run: Path, imports: Sequence[str] = (), trust: bool = False, episodes: int = SAMPLE
+) -> list[Check]:
     """Check `certificate.json` against the run that it is about.
 
     A certificate that was changed raises CertificateError.
@@ -30,7 +33,7 @@ def verify_certificate(path: Path, run: Path, episodes: int = SAMPLE) -> list[Ch
     plan = plan_of(certificate)
     checks = [Check("certificate", "as written")]
     checks += _judge_again(certificate, plan)
-    policy = load_policy(run, plan.best_safe)
+    policy = load_policy(run, plan.best_safe, imports, trust)
     checks.append(_same("policy", certificate.content["policy"]["sha256"], _policy_sha256(policy)))
     if not checks[-1].good:
         return checks

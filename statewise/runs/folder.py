@@ -42,7 +42,7 @@ class RunFolder:
     """One run's files. `create` makes a new one, `open` goes on with one that exists."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = path.absolute()  # an environment may change the current folder
         self.checkpoints = path / "checkpoints"
         self._metrics = Journal(path / "metrics.jsonl")
         self._episodes = Journal(path / "episodes.csv")

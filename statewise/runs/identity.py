@@ -15,7 +15,7 @@ import torch
 from statewise.runs.differences import INCIDENTAL
 from statewise.runs.reader import read_config
 
-_ACTING = ("algo", "epoch", "modules", "scaler")
+_ACTING = ("algo", "epoch", "modules", "scaler", "extra")
 """The parts of an algorithm's state that decide its actions."""
 
 
@@ -29,7 +29,7 @@ class PolicyId:
     """The name of the checkpoint file"""
     epoch: int
     sha256: str
-    """Hash of the networks and the observation scaler"""
+    """Hash of everything that decides its actions"""
 
 
 def new_run_id() -> str:
@@ -73,14 +73,19 @@ def accepted_settings(config: Mapping[str, Any]) -> list[str]:
     return [settings_sha256(version) for version in versions]
 
 
-def policy_sha256(algo_state: Mapping[str, Any]) -> str:
+def policy_sha256(algo_state: Mapping[str, Any], settings: Mapping[str, Any], epochs: int) -> str:
     """Return the hash of a policy, from the `algo` part of a checkpoint.
 
-    It covers the networks and the observation scaler, not optimisers or random generators. The same
-    policy has the same hash on every device.
+    settings: of the algorithm, as in `config.json`. A safety layer acts by its limit and its slack.
+    epochs: of the whole run. Layers and noise depend on the share of them that is done.
+
+    It does not cover critics' optimisers or random generators. The same policy has the same hash on
+    every device.
     """
     digest = hashlib.sha256()
-    _feed(digest, {name: algo_state[name] for name in _ACTING})
+    acting = {name: algo_state[name] for name in _ACTING}
+    plain = json.dumps(dict(settings), sort_keys=True)  # lists and tuples read the same
+    _feed(digest, acting | {"settings": plain, "epochs": epochs})
     return digest.hexdigest()
 
 

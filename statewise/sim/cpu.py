@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from statewise.sim.scene import Scene, with_mocap
 
+log = logging.getLogger("statewise")
+
 _CURRENT = mujoco.mjtStage.mjSTAGE_ACC.value  # every sensor speaks of the newest state
 
 
@@ -24,6 +27,7 @@ class CpuSim:
     by_mask = False
 
     def __init__(self, scene: Scene, num_worlds: int, threads: int = 0) -> None:
+        _keep_warnings()
         self.scene = scene
         self.model = scene.model
         self.device = torch.device("cpu")
@@ -126,6 +130,13 @@ def one_torch_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _keep_warnings() -> None:
+    """Log MuJoCo's warnings, unless the user has a handler. It would print them, and append them to
+    MUJOCO_LOG.TXT in the current folder."""
+    if mujoco.get_mju_user_warning() is None:
+        mujoco.set_mju_user_warning(lambda text: log.debug("MuJoCo: %s", text))
 
 
 def _writable(array: np.ndarray) -> np.ndarray:

@@ -45,9 +45,10 @@ def train(suite: str, algo: str = "scpo", quiet: bool = False, **settings: Any) 
 def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False) -> Path:
     """Start a new run and return its folder."""
     settings = settings.resolved()
-    check_folder("--out", settings.folder.parent)
+    path = settings.folder.absolute()  # now: an environment may change the current folder
+    check_folder("--out", path.parent)
     with loop.build_env(settings) as env:
-        training = Training.start(settings, algo_settings, env)
+        training = Training.start(settings, algo_settings, env, path)
         with lock_run(training.folder.path):
             return run_with_display(training, quiet)
 
@@ -61,13 +62,13 @@ def train_seeds(
     resumed, if their settings are the same.
     """
     settings = settings.resolved()
+    here, paths = Path.cwd(), []
     check_folder("--out", settings.folder.parent)
-    paths = []
     with loop.build_env(settings) as env:
         for seed in seeds:
             one = dataclasses.replace(settings, seed=seed)
-            with lock_run(one.folder):
-                training = open_run(one, algo_settings, env)
+            with lock_run(here / one.folder):
+                training = open_run(one, algo_settings, here / one.folder, env)
                 paths.append(run_with_display(training, quiet))
             if not training.finished:  # Ctrl-C or SIGTERM stops the seeds that follow too
                 break
@@ -75,23 +76,23 @@ def train_seeds(
     return paths
 
 
-def open_run(settings: TrainSettings, algo_settings: Settings, env: Env | None = None) -> Training:
+def open_run(
+    settings: TrainSettings, algo_settings: Settings, path: Path, env: Env | None = None
+) -> Training:
     """Open the run of these settings where it stopped, or start it. The caller holds its lock."""
-    if not (settings.folder / "config.json").exists():
-        return Training.start(settings, algo_settings, env)
-    folder = RunFolder.open(settings.folder)
+    if not (path / "config.json").exists():
+        return Training.start(settings, algo_settings, env, path)
+    folder = RunFolder.open(path)
     wanted = {"train": to_json(settings), "algorithm": to_json(algo_settings)}
     if differences(folder.config(), wanted):
-        raise ValueError(
-            f"the run {settings.folder} was made with other settings: choose another --out"
-        )
+        raise ValueError(f"the run {path} was made with other settings: choose another --out")
     there, own = read_config(folder.config())
     removed = not checkpoint.latest(folder.checkpoints)
     if removed and len(folder.metrics()) >= there.epochs:  # finished, and its checkpoints removed
         training = Training(there, own, folder, env)
         training.epoch = there.epochs
         return training
-    return Training.resume(settings.folder, env)
+    return Training.resume(path, env)
 
 
 @typed
@@ -146,6 +147,7 @@ def evaluate(
     worst: keep this many of the worst episodes of each constraint, for `statewise.replay`.
     worst_out: the file for them. By default this is `worst.npz` in the run folder.
     """
+    out = (worst_file(path) if worst_out is None else Path(worst_out)).absolute()
     policy = load_policy(path, best_safe, imports, trust)
     settings = dataclasses.replace(
         policy.settings,
@@ -160,7 +162,6 @@ def evaluate(
         keeper = WorstEpisodes(env, policy.algo, worst) if worst and env.spec.num_costs else None
         found = evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold, keeper)
         if keeper is not None:
-            out = worst_file(path) if worst_out is None else Path(worst_out)
             save_recordings(out, keeper.recordings(), keeper.facts(episodes, seed, sampled))
     return dataclasses.replace(found, policy=policy.source)
 

@@ -64,14 +64,22 @@ class Training:
 
     @classmethod
     def start(
-        cls, settings: TrainSettings, algo_settings: Settings, env: Env | None = None
+        cls,
+        settings: TrainSettings,
+        algo_settings: Settings,
+        env: Env | None = None,
+        path: Path | None = None,
     ) -> Training:
-        """A new run in a folder of its own. env: one that was built for the same settings."""
+        """Start a new run in a folder of its own.
+
+        env: an environment that was built for the same settings.
+        path: the folder, if the current one may have changed since the settings were made.
+        """
         settings = settings.resolved()
         # Built before the folder is made, so that a mistake leaves nothing behind.
-        training = cls(settings, algo_settings, RunFolder(settings.folder), env)
+        training = cls(settings, algo_settings, RunFolder(path or settings.folder), env)
         config = to_config(settings, algo_settings, training.env.spec)
-        training.folder = RunFolder.create(settings.folder, config)
+        training.folder = RunFolder.create(training.folder.path, config)
         if not training.env.has_time_limit:
             log.warning(
                 "%s has no time limit: episodes that do not end by themselves take %d steps, and "

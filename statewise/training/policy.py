@@ -18,7 +18,7 @@ from statewise.plugins import import_for_run
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.identity import PolicyId, policy_sha256
-from statewise.settings import typed
+from statewise.settings import to_json, typed
 from statewise.training.config import TrainSettings, read_config, read_spec
 from statewise.types import EnvSpec, Step
 
@@ -178,8 +178,8 @@ def load_policy(
     def load(file: Path, state: dict[str, Any]) -> Policy:
         algo = kind(spec, algo_settings, settings.epochs, settings.seed)
         algo.load_policy(state["algo"])
-        sha256 = policy_sha256(state["algo"])
-        return Policy(algo, settings, PolicyId(state["run"], file.name, state["epoch"], sha256))
+        source = PolicyId(state["run"], file.name, state["epoch"], hash_policy(algo))
+        return Policy(algo, settings, source)
 
     if path.is_file():
         return folder.load_one(path, load)
@@ -192,6 +192,11 @@ def load_policy(
             f"every world has taken as many steps as an episode may have"
         )
     return folder.load_one(best, load)
+
+
+def hash_policy(algo: Algorithm) -> str:
+    """Return the hash of everything that decides the actions of an algorithm."""
+    return policy_sha256(algo.state_dict(), to_json(algo.settings), algo.epochs)
 
 
 def _run_of(file: Path, best_safe: bool) -> RunFolder:

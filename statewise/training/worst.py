@@ -12,7 +12,7 @@ from torch import Tensor
 from statewise.algos import Algorithm
 from statewise.envs.env import Env
 from statewise.envs.vec_env import VecEnv
-from statewise.runs.identity import policy_sha256
+from statewise.training.policy import hash_policy
 from statewise.training.recording import Facts, Recording
 from statewise.types import Step
 
@@ -101,7 +101,7 @@ class WorstEpisodes:
         spec, signal = self.env.spec, self.algo.cost_signal
         name = "" if signal is None else "D" if signal.needs_maximum else "C"
         return Facts(
-            spec.name, self.algo.name, policy_sha256(self.algo.state_dict()), episodes, seed, sampled,
+            spec.name, self.algo.name, hash_policy(self.algo), episodes, seed, sampled,
             spec.cost_names, spec.clearance_units, spec.control_dt, name,
         )  # fmt: skip
 

@@ -77,10 +77,10 @@ def test_an_algorithm_without_a_title_is_called_by_its_name() -> None:
     assert register_algorithm(variant(Trpo, name="third")).title == "third"
 
 
-def test_the_nine_have_the_titles_of_the_paper() -> None:
+def test_the_nine_have_the_titles_of_the_paper_and_ascpo_follows() -> None:
     assert [algo.title for algo in ALGORITHMS.values()] == [
         "SCPO", "TRPO", "CPO", "PCPO", "TRPO-Lagrangian", "TRPO-FAC", "TRPO-IPO", "TRPO-SL",
-        "TRPO-USL",
+        "TRPO-USL", "ASCPO",
     ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def test_what_is_no_algorithm_is_refused(thing: Any) -> None:
 def test_a_name_that_names_no_folder_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(f"is {name!r}: give it a `name` of lower-case")):
         register_algorithm(variant(name=name))
-    assert len(ALGORITHMS) == 9
+    assert len(ALGORITHMS) == 10
 
 
 def test_a_class_without_a_name_is_refused() -> None:

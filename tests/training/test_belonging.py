@@ -22,6 +22,7 @@ from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.identity import policy_sha256, run_id
 from statewise.runs.journal import Journal
 from statewise.runs.reader import find_runs
+from statewise.training.policy import hash_policy
 
 
 @pytest.fixture(scope="module")
@@ -195,24 +196,44 @@ def test_a_checkpoint_that_is_no_state_at_all_is_passed_over(run: Path) -> None:
 # Identity and verify ---------------------------------------------------------------------------
 
 
-def test_the_hash_of_a_policy_is_of_its_weights_and_of_nothing_else(run: Path) -> None:
+def test_the_hash_of_a_policy_covers_what_decides_its_actions_and_nothing_else(run: Path) -> None:
     state = checkpoint.load(checkpoint.latest(run / "checkpoints")[0])["algo"]
-    first = policy_sha256(state)
-    state["generator"], state["critics"], state["extra"] = None, None, None
-    assert policy_sha256(state) == first
+    given: dict[str, Any] = {"algo_state": state, "settings": {"slack": 0.0}, "epochs": 3}
+    first = policy_sha256(**given)
+    state["generator"], state["critics"] = None, None
+    assert policy_sha256(**given) == first
+    assert policy_sha256(**given | {"settings": {"slack": 0.1}}) != first
+    assert policy_sha256(**given | {"epochs": 4}) != first
+    assert policy_sha256(**given | {"algo_state": state | {"extra": {"margin": 1.0}}}) != first
     state["modules"]["policy"]["log_std"][0] += 1e-6
-    assert policy_sha256(state) != first
+    assert policy_sha256(**given) != first
+
+
+@pytest.mark.parametrize(
+    ("algo", "change"), [("trpo_sl", "slack"), ("trpo_usl", "correction_rate")]
+)
+def test_safety_layers_that_correct_otherwise_have_other_hashes(
+    tmp_path: Path, algo: str, change: str
+) -> None:
+    """Their networks are the same before the first update, and their actions differ."""
+    hashes = set()
+    for value in (0.0, 0.5):
+        path = walk.train(tmp_path / str(value), algo=algo, **{change: value})
+        first = min((path / "checkpoints").glob("epoch-*.ckpt"))
+        source = statewise.load_policy(first).source
+        assert source is not None
+        hashes.add(source.sha256)
+    assert len(hashes) == 2
 
 
 def test_an_evaluation_names_run_checkpoint_epoch_and_hash(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     assert main(["evaluate", str(run), "--episodes", "1", "--json", str(out)]) == 0
-    state = checkpoint.load(checkpoint.latest(run / "checkpoints")[0])
     assert json.loads(out.read_text())["policy"] == {
         "run": run_id(run),
         "checkpoint": "epoch-00003.ckpt",
         "epoch": 3,
-        "sha256": policy_sha256(state["algo"]),
+        "sha256": hash_policy(statewise.load_policy(run).algo),
     }
 
 
