@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,5 +72,7 @@ def keep_policy(run: Path, out: Path) -> Path:
     config = folder.config()
     config["train"] |= {"out": "runs"}  # where it was trained concerns nobody
     (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    shutil.copy(run / "environment.json", out / "environment.json")
+    made_with = json.loads((run / "environment.json").read_text())
+    kept = {name: made_with[name] for name in ("statewise", "python", "packages", "processor")}
+    (out / "environment.json").write_text(json.dumps(kept, indent=1) + "\n")
     return folder.load(strip)

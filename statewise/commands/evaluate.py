@@ -11,20 +11,18 @@ from typing import Any
 from statewise import settings
 from statewise.cli_tables import evaluation_table
 from statewise.console import console, say
-from statewise.plugins import PluginOptions
+from statewise.pretrained import PolicyOptions
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
-from statewise.settings import number, option
+from statewise.settings import number
 from statewise.training import api
 from statewise.training.api import worst_file
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(PluginOptions):
+class Evaluate(PolicyOptions):
     """Measure the return and the safety of a trained policy, over fresh episodes."""
 
-    path: Path = option(positional=True, metavar="RUN")
-    """A run folder, or one of its checkpoint files."""
     episodes: int = number(1000, least=1)
     """How many episodes to run."""
     seed: int = number(7, least=0, most=2**32 - 1)
@@ -63,7 +61,7 @@ class Evaluate(PluginOptions):
         out = None if self.json is None else self.json.absolute()  # an environment may go elsewhere
         kept = self._worst_out()
         found = api.evaluate(
-            self.path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
+            self.run_path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
             self.best_safe, self.imports, self.trust, self.worst if kept else 0, kept,
         )  # fmt: skip
         console().print(evaluation_table(found))
@@ -72,7 +70,9 @@ class Evaluate(PluginOptions):
             write_atomically(out, (json.dumps(numbers, indent=2) + "\n").encode())
             say(f"numbers: {self.json}")
         if self.worst and found.constraints:
-            where = kept or f"not kept, as nothing can be written to {worst_file(self.path).parent}"
+            where = (
+                kept or f"not kept, as nothing can be written to {worst_file(self.run_path).parent}"
+            )
             say(f"worst episodes: {where}")
 
     def _try_monitor(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Evaluate(PluginOptions):
         from statewise.deploy.monitor_trial import monitor_trial, trial_table
 
         trial = monitor_trial(
-            self.path, self.episodes, self.seed, self.false_alarms, self.best_safe, self.imports,
+            self.run_path, self.episodes, self.seed, self.false_alarms, self.best_safe, self.imports,
             self.trust,
         )  # fmt: skip
         console().print(trial_table(trial))
@@ -90,7 +90,9 @@ class Evaluate(PluginOptions):
 
     def _worst_out(self) -> Path | None:
         """Where the worst episodes go; None if they cannot be written."""
-        usual = worst_file(self.path)
+        if self.policy:  # nothing is written into the package
+            return self.json.with_suffix(".worst.npz") if self.json is not None else None
+        usual = worst_file(self.run_path)
         if os.access(usual.parent, os.W_OK) or not usual.parent.exists():
             return usual
         return self.json.with_suffix(".worst.npz") if self.json is not None else None

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from rich.progress import track
@@ -32,6 +32,7 @@ from statewise.envs.robots import robot_names
 from statewise.envs.vec_env import VecEnv
 from statewise.extras import need
 from statewise.plugins import PluginOptions, import_modules, is_gym
+from statewise.pretrained import pretrained
 from statewise.settings import number, option
 from statewise.training.policy import load_policy, random_policy
 from statewise.types import Step
@@ -49,8 +50,9 @@ class Play(PluginOptions):
     what: str = option(positional=True, metavar="SUITE|RUN")
     """A suite such as Point-Hazard-8, or a Gymnasium environment gym:ID. A run folder, or one of its
     checkpoint files, plays its policy."""
-    policy: Literal["random", "zero"] | None = None
-    """Actions in a suite: random, each held for 0.1 s (the default), or zero."""
+    policy: str = ""
+    """Actions in a suite: random, each held for 0.1 s (the default), zero, or the name of an algorithm
+    whose trained policy comes with statewise, such as scpo."""
     video: Path | None = None
     """Write a video to this file (.mp4 or .gif)."""
     window: bool = False
@@ -80,9 +82,11 @@ class Play(PluginOptions):
             need("--video", "video")
             check_video_path(self.video)
         trained, suite, compact, continuing = None, self.what, False, self.continuing
-        if _is_path(self.what):
+        if self.policy not in ("", "random", "zero") and not _is_path(self.what):
+            trained = load_policy(pretrained(self.what, self.policy))
+        elif _is_path(self.what):
             trained = load_policy(self.what, self.best_safe, self.imports, self.trust)
-            if self.policy is not None:
+            if self.policy:
                 raise ValueError(
                     f"--policy is for suites, and {self.what} has a policy of its own: leave it out"
                 )

@@ -21,7 +21,7 @@ from statewise.deploy.rare import check_random, rare_events
 from statewise.deploy.statements import share
 from statewise.deploy.stress import stress_test
 from statewise.deploy.worlds import worlds_for
-from statewise.plugins import PluginOptions
+from statewise.pretrained import PolicyOptions
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
 from statewise.training.policy import load_policy
@@ -33,15 +33,13 @@ _LOOKS_PER_SECOND = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certify(PluginOptions):
+class Certify(PolicyOptions):
     """Prove or refute that episodes of a policy rarely violate its constraints.
 
     Fresh episodes are run until the claim is decided. The result goes to certificate.json and to a page
     that can be printed, certificate.html.
     """
 
-    path: Path = option(positional=True, metavar="RUN")
-    """A run folder, or one of its checkpoint files."""
     max_violation: tuple[float, ...] = number((0.01,), above=0.0, below=1.0)
     """The claim: an episode violates a constraint with at most this probability. One number for all
     constraints, or one for each."""
@@ -77,6 +75,12 @@ class Certify(PluginOptions):
     def __post_init__(self) -> None:
         settings.check(self)
 
+    def _folder(self) -> Path:
+        """Where the certificate goes if --out does not say: with the run, or here."""
+        if self.policy:
+            return Path()
+        return self.path.parent.parent if self.path.is_file() else self.path
+
     def run(self) -> None:
         plan = Plan(
             self.max_violation, self.confidence, self.episodes, self.budget, self.seed, self.sampled,
@@ -84,9 +88,9 @@ class Certify(PluginOptions):
         )  # fmt: skip
         if self.rare:
             check_random(plan)
-        out = self.out or (self.path.parent.parent if self.path.is_file() else self.path)
+        out = self.out or self._folder()
         check_folder("--out", out)
-        policy = load_policy(self.path, self.best_safe, self.imports, self.trust)
+        policy = load_policy(self.run_path, self.best_safe, self.imports, self.trust)
         make_claims(policy.spec.cost_names, plan.max_violation, plan.confidence)
         with console(stderr=True).status("certifying") as status:
             with worlds_for(policy, plan.most) as env:

@@ -10,17 +10,15 @@ from statewise import settings
 from statewise.console import say
 from statewise.deploy.export import check_out
 from statewise.extras import need
-from statewise.plugins import PluginOptions
-from statewise.settings import number, option
+from statewise.pretrained import PolicyOptions
+from statewise.settings import number
 from statewise.training.policy import load_policy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(PluginOptions):
+class Export(PolicyOptions):
     """Write a trained policy to a folder that runs on a robot, without torch and statewise."""
 
-    path: Path = option(positional=True, metavar="RUN")
-    """A run folder, or one of its checkpoint files."""
     out: Path = Path("bundle")
     """The folder to write. It must not exist, be empty, or be a bundle, which is replaced."""
     best_safe: bool = False
@@ -44,8 +42,8 @@ class Export(PluginOptions):
     def run(self) -> None:
         need("exporting", "export")
         check_out(self.out)
-        policy = load_policy(self.path, self.best_safe, self.imports, self.trust)
-        run = self.path if self.path.is_dir() else self.path.absolute().parent.parent
+        policy = load_policy(self.run_path, self.best_safe, self.imports, self.trust)
+        run = self.run_path if self.run_path.is_dir() else self.run_path.absolute().parent.parent
         policy.export(
             self.out, run=run, measured=self.measured, false_alarms=self.false_alarms,
             warnings=self.warnings, episodes=self.episodes, seed=self.seed, opset=self.opset,

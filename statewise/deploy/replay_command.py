@@ -9,16 +9,14 @@ from pathlib import Path
 from statewise import settings
 from statewise.console import say
 from statewise.deploy.replay import replay
-from statewise.plugins import PluginOptions
+from statewise.pretrained import PolicyOptions
 from statewise.settings import number, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay(PluginOptions):
+class Replay(PolicyOptions):
     """Write a web page that replays the worst episodes of a policy in 3D, with its numbers."""
 
-    path: Path = option(positional=True, metavar="RUN")
-    """A run folder, or one of its checkpoint files."""
     worst: int = number(5, least=1, most=100)
     """How many episodes of each constraint to show, the worst first."""
     against: Path | None = option(None, metavar="RUN")
@@ -41,7 +39,7 @@ class Replay(PluginOptions):
 
     def run(self) -> None:
         page = replay(
-            self.path, self.out, self.worst, self.against, self.episodes, self.seed, self.sampled,
+            self.run_path, self.out, self.worst, self.against, self.episodes, self.seed, self.sampled,
             self.best_safe, self.imports, self.trust,
         )  # fmt: skip
         say(f"replay: {page} ({page.stat().st_size / 1e6:.1f} MB). Open it in a browser")
