@@ -9,11 +9,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 demo: .venv/base
 	$(BIN)/statewise demo
 
+# Tests that need a browser, a compiler or OpenGL are skipped where it is missing; -rs says why.
 test: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal -rs
 
 test-slow: .venv/dev
 	$(BIN)/pytest -m slow

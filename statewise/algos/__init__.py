@@ -33,13 +33,13 @@ ALGORITHMS: dict[str, type[Algorithm]] = {}
 
 
 def register_algorithm(cls: A) -> A:
-    """Make an algorithm known under its `name`, as a decorator or a plain call; returns the class.
+    """Register an algorithm under its `name`. Use it as a decorator or call it. Returns the class.
 
     A class that could not be trained raises ValueError. The same class of the same module may be
     registered again, for example after a reload.
     """
     if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
-        raise ValueError(f"{cls!r} is no algorithm: derive a class from statewise.Algorithm")
+        raise ValueError(f"{cls!r} is not an algorithm: derive a class from statewise.Algorithm")
     where = f"{cls.__module__}.{cls.__qualname__}"
     name = getattr(cls, "name", "")
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
@@ -76,7 +76,7 @@ def _check_settings(cls: type[Algorithm], where: str) -> None:
 
 @typed
 def get_algorithm(name: str) -> type[Algorithm]:
-    """The algorithm of that name; an unknown one raises ValueError with the closest."""
+    """Return the algorithm of that name. An unknown name raises ValueError with the closest ones."""
     key = name.lower().replace("-", "_")
     if key not in ALGORITHMS:
         raise ValueError(unknown("algorithm", name, ALGORITHMS))

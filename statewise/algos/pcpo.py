@@ -21,7 +21,7 @@ class PcpoSettings(ConstrainedSettings):
     projection: Literal["kl", "l2"] = "kl"
     """What "nearest" means: in KL divergence, or in the parameters."""
     keep_region: bool = True
-    """Shorten a step that leaves the trust region; off takes it as it is, as the paper does."""
+    """Shorten a step that leaves the trust region. The paper does not."""
 
 
 class Pcpo(ConstrainedAlgorithm):

@@ -22,8 +22,8 @@ class Settings:
     hidden: tuple[int, ...] = number((64, 64), least=1)
     """Widths of the hidden layers of every network."""
     scale_inputs: bool = True
-    """Normalise observations by their mean and standard deviation over all data so far; off feeds
-    them to the networks as they are, as the paper does."""
+    """Normalise observations by their mean and standard deviation over all data so far. The paper does
+    not normalise them."""
     log_std: float = number(-0.5, finite=True)
     """Logarithm of the policy's standard deviation at the start."""
     gamma: float = number(0.99, least=0, most=1)
@@ -35,11 +35,11 @@ class Settings:
     critic_lr: float = number(1e-3, above=0)
     """Learning rate of the critics."""
     critic_batch: int = number(4096, least=0)
-    """Rows in a critic step, drawn anew each time; 0 takes all, as the paper does."""
+    """Rows in a critic step, drawn anew each time. 0 uses all rows, as the paper does."""
     final_noise: float = number(0.0, least=0, finite=True)
     """Largest standard deviation of the policy's actions at the end of training. Over the last third of
-    the epochs a larger one shrinks to it, so that the mean action becomes what was trained. 0 leaves
-    the noise to learning."""
+    the epochs a larger one shrinks to it, so that training and mean actions agree. 0 does not limit
+    it."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -54,7 +54,7 @@ class LimitSettings(Settings):
     """Shared by the methods that keep a cost below a limit."""
 
     cost_limit: tuple[float, ...] = number((0.0,), finite=True)
-    """Limit of each constraint; one number serves all."""
+    """Limit of each constraint. One number applies to all."""
     allow_negative_limit: bool = False
     """Accept a limit below zero, which no policy can meet (the published SCPO code ran -0.03)."""
 
@@ -97,8 +97,8 @@ class TrustRegionSettings(Settings):
     target_kl: float = number(0.02, above=0)
     """Size of the trust region: mean KL divergence of an update."""
     final_radius: float = number(1.0, above=0, most=1)
-    """Share of the trust region's radius, the root of its size, that is left in the last epoch. The
-    radius shrinks evenly. 1 keeps it as it is, as the paper does."""
+    """Share of the trust region's radius, the root of its size, in the last epoch. The radius shrinks
+    linearly. 1 keeps it constant, as the paper does."""
     backtrack_steps: int = number(100, least=1)
     """Most candidates of the line search."""
     backtrack_coefficient: float = number(0.8, above=0, below=1)
@@ -108,7 +108,7 @@ class TrustRegionSettings(Settings):
     cg_damping: float = number(0.1, least=0)
     """Added to the diagonal of the Fisher matrix."""
     fisher_states: int = number(8192, least=0)
-    """Most states of the batch, drawn at random, that the Fisher matrix averages over; 0 takes all."""
+    """Most states of the batch, drawn at random, that the Fisher matrix averages over. 0 uses all."""
 
 
 @dataclass(frozen=True)
@@ -120,45 +120,44 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
     on average. sum: the sum of its costs, on average. probability: the probability that its largest
     cost exceeds `threshold`. deviation: the mean of its largest cost plus kappa standard deviations."""
     threshold: tuple[float, ...] = number((0.0,), least=0, finite=True)
-    """Cost above which an episode counts for the kind `probability`; one for all or one for each."""
+    """Cost above which an episode counts for the kind `probability`. One for all or one for each."""
     kappa: float = number(3.0, least=0, finite=True)
     """Standard deviations that the kind `deviation` adds to the mean."""
     exceed_probability: float = number(0.0, least=0, below=1)
     """Choose kappa by Cantelli's inequality, such that the largest cost of an episode exceeds the limit
-    with at most this probability. 0 takes kappa as it is."""
+    with at most this probability. 0 uses `kappa`."""
     policy_sees_maximum: bool = True
-    """Whether the policy reads the running maxima too, where a constraint needs them, or only the critics
-    do. A policy that does not needs no measured costs once it is trained."""
+    """Whether the policy observes the running maxima too, or only the critics do. A policy without them
+    needs no measured costs once it is trained."""
     cost_lam: float = number(0.8, least=0, most=1)
-    """Decay of the generalised advantage estimate of the cost. Costs are rare: a larger one gathers more
-    noise, a smaller one relies on the cost critic."""
+    """Decay of the generalised advantage estimate of the cost. Costs are rare. A larger decay
+    has more noise, a smaller one relies on the cost critic."""
     cost_critic_lr: float = number(3e-4, above=0)
-    """Learning rate of the cost critic. A lower one averages over more epochs, since the few costs of a
-    batch are soon overfitted."""
+    """Learning rate of the cost critic. A lower one averages over more epochs and does not overfit the
+    few costs of a batch."""
     first_cost: float = number(0.05, least=0, finite=True)
-    """What a cost critic that is never negative predicts before it has learned, or a sixth of the largest
-    step cost if that is less. It should expect a little cost everywhere. 0 leaves it as it is
-    initialised, at 0.69, as the paper does."""
+    """What a cost critic with a Softplus predicts at the start, at most a sixth of the largest step cost.
+    It should expect a little cost everywhere. 0 keeps the initial value of 0.69, as the paper does."""
     cost_gain: float = number(5.0, least=1, finite=True)
     """How many times its violation a constraint asks a step to remove. Cost gradients are noisy, so only
-    a part of a predicted decrease comes true. 1 is the paper."""
+    a part of a predicted decrease comes true. 1 is the paper's value."""
     recovery_fraction: float = number(0.97, above=0, most=1)
     """Most of the trust region's radius that violated constraints may ask for together. The reward keeps
-    the rest. 1 is the paper, and can starve the reward."""
+    the rest. 1 is the paper's value. The reward may then not improve."""
     tolerance: float = number(0.002, least=0, finite=True)
     """How far above its limit a cost may be, as a share of the largest step cost (for probabilities: of
-    1). A limit of 0 cannot be met to the last digit. 0 is the paper."""
+    1). No batch meets a limit of exactly 0. 0 is the paper's value."""
     reward_test: RewardTest = "reference"
-    """When a step may lower the reward: "paper" if no step is feasible, "reference" (the published
-    code) while a limit is violated, not at all with "always" (test), at any time with "never"."""
+    """When a step may lower the reward. "paper": only if no step is feasible. "reference", as the
+    published code: while a limit is violated. "always" tests every step. "never" tests none."""
     cost_reduction: float = number(0.0, least=0)
     """Decrease of the surrogate cost that a violated constraint must see to accept a step."""
     rescue: bool = True
     """If no part of a step is accepted, try the step that lowers the violated costs alone."""
     subsample: Literal["none", "resample", "once", "weighted"] = "none"
-    """How the cost critic is fitted where most targets are zero: to all rows; to as many zeros as
-    positive targets, drawn anew in each step ("resample", SCPO's paper) or once in an epoch; or to all
-    rows, weighted to the same effect. All but the first make its predictions too large."""
+    """How the cost critic is fitted if most targets are zero. "none": to all rows. "resample", as in
+    SCPO's paper: to as many zeros as positive targets, drawn in each step. "once": drawn once in an
+    epoch. "weighted": to all rows with the same effect. All but "none" predict too much cost."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,7 +188,7 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
 
     @property
     def deviations(self) -> float:
-        """Kappa, or what Cantelli's inequality makes of `exceed_probability`."""
+        """Kappa, or the one that Cantelli's inequality gives for `exceed_probability`."""
         p = self.exceed_probability
         return math.sqrt(1.0 / p - 1.0) if p else self.kappa
 

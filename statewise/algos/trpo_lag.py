@@ -18,7 +18,7 @@ class TrpoLagSettings(CostSettings, TrustRegionSettings):
     """`cost_limit` bounds the sum of costs of an episode, on average over episodes."""
 
     multiplier_lr: float = number(0.005, least=0)
-    """Rise of the multiplier for each unit of violation in an epoch (the integral of a PID control)."""
+    """Increase of the multiplier for each unit of violation in an epoch (integral part of a PID)."""
     multiplier_proportional: float = number(0.0, least=0)
     """Added to the multiplier for each unit of violation of this epoch."""
     multiplier_derivative: float = number(0.0, least=0)

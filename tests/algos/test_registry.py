@@ -87,7 +87,7 @@ def test_the_nine_have_the_titles_of_the_paper_and_ascpo_follows() -> None:
 @pytest.mark.parametrize("thing", [7, "mine", Mine.__mro__[-1], lambda: None])
 def test_what_is_no_algorithm_is_refused(thing: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"is no algorithm: derive a class from statewise\.Algorithm"
+        ValueError, match=r"is not an algorithm: derive a class from statewise\.Algorithm"
     ):
         register_algorithm(thing)
 
