@@ -4,6 +4,10 @@
 
 Bare physics is `mujoco.batch.Batch.step(nstep=10)` on the same model with the same worlds, threads
 and controls. Both are timed in alternating slices, so that noise of the machine hits both.
+
+The last table compares suites with another constraint to Point-Hazard-8, again in alternating slices:
+a constraint of a user, as a function, and eight ghosts in place of eight hazards. Shown is the median
+over slices of the time beyond that of Point-Hazard-8 and of the function's own arithmetic.
 """
 
 from __future__ import annotations
@@ -40,6 +44,9 @@ def main(args: Args) -> None:
     for suite in args.suites:
         build, bare, env = measure(suite, args.worlds, args.seconds)
         print(f"{suite:20} {build:8.2f} {bare:13,.0f} {env:12,.0f} {env / bare:6.2f}")
+    print(f"\n{'in place of Point-Hazard-8':28} {'extra time':>10} {'goal':>6}")
+    for suite, (extra, goal) in compare_terms(args.worlds, args.seconds).items():
+        print(f"{suite:28} {extra:10.1%} {goal:6.0%}")
     ours, torch_alone = import_seconds("statewise"), import_seconds("torch")
     print(f"\nimport statewise: {ours:.2f} s (torch alone: {torch_alone:.2f} s)")
     print(f"peak memory, Point-Hazard-8 with 1024 worlds: {peak_memory():.0f} MiB")
@@ -78,6 +85,45 @@ def measure(suite: str, worlds: int, seconds: float) -> tuple[float, float, floa
             times[run] += time.perf_counter() - start
     steps = slices * len(actions) * worlds
     return build, steps / times[bare_slice], steps / times[env_slice]
+
+
+def spin(world: statewise.World, limit: float) -> torch.Tensor:
+    """Radians per second below a limit on turning: a constraint as users write them."""
+    return limit - world.sensor("gyro")[:, 2].abs()
+
+
+def compare_terms(worlds: int, seconds: float) -> dict[str, tuple[float, float]]:
+    """For each suite the extra time of a step as a share, and the share that it should stay below."""
+    statewise.constraint("BenchSpin", sensors=("gyro",), replace=True)(spin)
+    names = {"Point-Hazard-8-BenchSpin-2": 0.03, "Point-Ghost-8": 0.10}
+    envs = {name: statewise.make_env(name, worlds) for name in ("Point-Hazard-8", *names)}
+    generator = torch.Generator().manual_seed(0)
+    actions = torch.rand(64, worlds, 2, generator=generator) * 2 - 1
+    own = envs["Point-Hazard-8-BenchSpin-2"]
+    own.reset()
+    world = own.rules.rest(own.worlds()["sensors"], worlds)
+
+    def arithmetic() -> None:
+        for _ in actions:
+            spin(world, 2.0)
+
+    def slice_of(env: statewise.VecEnv) -> Callable[[], None]:
+        env.reset(seed=0)
+        return lambda: [env.step(action) for action in actions] and None
+
+    slices = {name: slice_of(env) for name, env in envs.items()} | {"arithmetic": arithmetic}
+    times: dict[str, list[float]] = {name: [] for name in slices}
+    while sum(map(sum, times.values())) < len(envs) * seconds or len(times["arithmetic"]) < 4:
+        for name, run in slices.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    base, alone = (torch.tensor(times[name][1:]) for name in ("Point-Hazard-8", "arithmetic"))
+    found = {}
+    for name, goal in names.items():
+        known = base + alone if "Spin" in name else base
+        found[name] = (float((torch.tensor(times[name][1:]) / known).median()) - 1.0, goal)
+    return found
 
 
 def import_seconds(module: str) -> float:

@@ -1,9 +1,9 @@
-"""Counts the faults of physics and warns of them."""
+"""Counts the faults of physics, tasks and constraints, and warns of them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -20,43 +20,55 @@ class FaultCount:
     step has to wait for it. The warning then comes when `total` is read.
     """
 
-    def __init__(self, suite: str, sim: Simulator) -> None:
-        self._suite, self._sim = suite, sim
+    def __init__(self, suite: str, sim: Simulator, may_fail: Sequence[str]) -> None:
+        """may_fail: what else than physics can fail, in words."""
+        self._suite, self._sim, self._may_fail = suite, sim, may_fail
         self.restore(0)
 
     def restore(self, total: int) -> None:
         """Continue from a count that was saved."""
         self._total = total
-        self._counts = torch.tensor([total, 0], device=self._sim.device)
-        """Only on a device: faults, and those by a refused action since the last warning."""
+        zeros = [0] * (1 + len(self._may_fail))
+        self._counts = torch.tensor([total, *zeros], device=self._sim.device)
+        """Only on a device: all faults; since the last warning, those by a refused action and by each
+        part of `may_fail`."""
 
-    def add(
-        self, fault: Tensor, refused: Tensor | None, blame: Callable[[int], str | None]
-    ) -> None:
+    def add(self, fault: Tensor, refused: Tensor | None, failed: Callable[[], Tensor]) -> None:
         """Count one step's faults `[B]`; on a device `refused [B]` are those by a bad action.
 
-        blame: why a world failed if physics did not, or None.
+        failed: gives `[B, k]`, which parts of `may_fail` failed.
         """
         if refused is not None:
-            self._counts += torch.stack([fault, refused]).sum(dim=1)
+            causes = torch.cat([fault.unsqueeze(1), refused.unsqueeze(1), failed()], dim=1)
+            self._counts += causes.sum(dim=0)
         elif bool(fault.any()):
             worlds, reasons = fault.nonzero()[:, 0].tolist(), self._sim.messages
             self._total += len(worlds)
-            found = {w: reasons.get(w) or blame(w) or "non-finite sensors" for w in worlds}
+            parts = failed().tolist()
+            found = {w: reasons.get(w) or self._name(parts[w]) for w in worlds}
             self._warn(len(worlds), found)
+
+    def _name(self, failed: Sequence[bool]) -> str:
+        """Why a world failed if physics does not know it."""
+        parts = [part for part, bad in zip(self._may_fail, failed, strict=True) if bad]
+        return " and ".join(parts) or "non-finite sensors"
 
     @property
     def total(self) -> int:
         if self._sim.by_mask:
-            total, refused = self._counts.tolist()
+            total, refused, *failed = self._counts.tolist()
             if total > self._total:
-                self._counts[1] = 0
-                self._warn(total - self._total, self._sim.messages, refused)
+                self._counts[1:] = 0
+                named = zip(
+                    ["non-finite actions", *self._may_fail], [refused, *failed], strict=True
+                )
+                parts = [f"{count} {what}" for what, count in named if count]
+                self._warn(total - self._total, self._sim.messages, parts)
             self._total = total
         return self._total
 
-    def _warn(self, new: int, reasons: Mapping[int, str], refused: int = 0) -> None:
-        parts = [f"{refused} non-finite actions"] if refused else []
+    def _warn(self, new: int, reasons: Mapping[int, str], counted: Sequence[str] = ()) -> None:
+        parts = list(counted)
         for reason in dict.fromkeys(reasons.values()):
             worlds = [str(world) for world, why in reasons.items() if why == reason]
             more = f" and {len(worlds) - 8} more" if len(worlds) > 8 else ""

@@ -98,14 +98,15 @@ class Rules:
         """How all terms draw the first of these worlds."""
         return [mark for term in self.suite.terms for mark in term.marks(self._view(world, term))]
 
-    def blame(self, clearance: Tensor, reward: Tensor) -> str | None:
-        """What was not finite in one world, from its clearances `[m]` and its reward."""
-        bad = [n for n, good in zip(self.names, torch.isfinite(clearance).tolist(), strict=True)
-               if not good]  # fmt: skip
-        if bad:
-            return f"a clearance that is not finite from {', '.join(bad)}"
-        finite = bool(torch.isfinite(reward))
-        return None if finite else f"a reward that is not finite from {self.suite.task.kind}"
+    @property
+    def may_fail(self) -> list[str]:
+        """What `not_finite` speaks of, in words: each clearance, and the reward."""
+        clearances = [f"a clearance that is not finite from {name}" for name in self.names]
+        return [*clearances, f"a reward that is not finite from {self.suite.task.kind}"]
+
+    def not_finite(self, clearance: Tensor, reward: Tensor) -> Tensor:
+        """[R, m + 1] which of the clearances `[R, m]` and of the rewards `[R]` are not finite"""
+        return ~torch.isfinite(torch.cat([clearance, reward.unsqueeze(1)], dim=1))
 
     # Before the first step ---------------------------------------------------------------------
 

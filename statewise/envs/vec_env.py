@@ -22,16 +22,8 @@ from statewise.sim.backend import Simulator, make_simulator
 from statewise.sim.cpu import one_torch_thread
 from statewise.types import EnvSpec, Step, first_step
 
-_SAVED = (
-    "objects",
-    "sensors",
-    "action",
-    "draws",
-    "cost_max",
-    "true_cost_max",
-    "min_clearance",
-    "time",
-)
+_SAVED = ("objects", "sensors", "action", "draws", "cost_max", "true_cost_max", "min_clearance",
+          "time")  # fmt: skip
 """Tensors of the running episodes: `_objects` and so on."""
 
 
@@ -105,7 +97,7 @@ class VecEnv(Env):
             margin=margins,
             clearance_units=tuple(c.unit for c in self.suite.constraints),
         )
-        self._fault_count = FaultCount(self.suite.name, self.sim)
+        self._fault_count = FaultCount(self.suite.name, self.sim, host.may_fail)
         self._controls = scene.controls(self.device)
         accept = functools.partial(may_start, self.suite, host, rest)
         self._layouts = LayoutStock(self.suite, num_envs, self.device, accept)
@@ -277,7 +269,7 @@ class VecEnv(Env):
         # A sum is finite only if all its terms are.
         broken = ~torch.isfinite(clearance.sum(dim=1) + reward)
         fault = fault | broken
-        self._fault_count.add(fault, refused, lambda w: self.rules.blame(clearance[w], reward[w]))
+        self._fault_count.add(fault, refused, lambda: self.rules.not_finite(clearance, reward))
         reward, success = reward.masked_fill(fault, 0.0), success & ~fault
         terminated = fault if self.continuing else fault | ended
         truncated = (self._time >= self.spec.max_episode_steps) & ~terminated

@@ -15,5 +15,5 @@ from statewise.settings import Range
 @constraint("Tilt", unit="deg")
 def tilt(world: World, limit: Annotated[float, Range(least=1.0, most=180.0)]) -> Tensor:
     """Degrees below the largest angle between the robot's z axis and the vertical."""
-    upright = world.axes[:, 2, 2].clamp(-1.0, 1.0)
-    return limit - torch.rad2deg(torch.acos(upright))
+    x, y, z = world.axes[:, 2].unbind(1)
+    return limit - torch.rad2deg(torch.atan2(torch.hypot(x, y), z))  # exact near 0, as acos is not
