@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -36,7 +38,7 @@ COMMANDS = {
     "bench ablations": ("paper.ablations:Ablations", "The paper's questions, and their figures."),
     "export": ("deploy.export_command:Export", "Write a policy to a folder that runs on a robot."),
     "verify": ("commands.verify:Verify", "Check that a run's files are whole and belong together."),
-    "list": ("commands.show:List", "Print the algorithms, suites or robots."),
+    "list": ("commands.show:List", "Print the algorithms, suites, robots, constraints or tasks."),
     "demo": ("commands.show:Demo", "Train, evaluate, plot and film a policy in about two minutes."),
 }
 """Where each subcommand is defined, and what it does."""
@@ -50,6 +52,16 @@ class Command(Protocol):
     def run(self) -> None: ...
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Wraps each paragraph of a description to the width of the terminal."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+        return "\n\n".join(
+            super(HelpFormatter, self)._fill_text(p, width, indent) for p in paragraphs
+        )
+
+
 class OptionParser(argparse.ArgumentParser):
     """An `ArgumentParser` whose mistakes are ValueErrors of one line that name the closest options."""
 
@@ -59,7 +71,7 @@ class OptionParser(argparse.ArgumentParser):
             description=description,
             add_help=add_help,
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
         )
 
     def error(self, message: str) -> NoReturn:
@@ -71,7 +83,11 @@ class OptionParser(argparse.ArgumentParser):
         found, rest = self.parse_known_args(_join_negative_numbers(dashed))
         wrong = next((a.split("=")[0] for a in rest if a.startswith("-")), None)
         if wrong is not None:
-            raise ValueError(settings.unknown("option", wrong, self._option_string_actions))
+            close = settings.closest(wrong, self._option_string_actions)
+            hint = f"Did you mean {close}? " if close else ""
+            raise ValueError(
+                f"unknown option {wrong}. {hint}`{self.prog} --help` lists all options"
+            )
         if rest:
             raise ValueError(f"{rest[0]!r} is one argument too many. `{self.prog} --help` helps")
         return vars(found)
@@ -85,9 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     log_to_terminal()
     try:
-        command = read_command(args)
-        if command is not None:
-            command.run()
+        with settings.on_command_line():
+            command = read_command(args)
+            if command is not None:
+                command.run()
     except (ValueError, OSError, RuntimeError, ImportError) as error:
         if not _is_mistake(error):
             raise
@@ -115,7 +132,13 @@ def read_command(args: Sequence[str]) -> Command | None:
         if not rest or rest[0] in ("--help", "-h"):
             print(overview("bench"))
             return None
+        if rest[0].startswith("-") and "--dry-run" in rest:  # a plan alone is the paper's
+            rest = ["paper", *rest]
         name, rest = f"bench {rest[0]}", rest[1:]
+    if name.startswith("-"):
+        raise ValueError(
+            f"unknown option {name}. Begin with a command: `statewise --help` lists them"
+        )
     if name not in COMMANDS:
         *parents, last = name.split()
         known = [c.split()[-1] for c in COMMANDS if c.split()[:-1] == parents]
@@ -139,16 +162,21 @@ def overview(parent: str = "") -> str:
         for name, (_, about) in COMMANDS.items()
         if name.startswith(start) and " " not in name.removeprefix(start)
     }
-    width = max(map(len, rows)) + 2
+    width = max(map(len, [*rows, "--version"])) + 2
     what = (
         COMMANDS[parent][1]
         if parent
         else "Reinforcement learning for robots that must be safe at every step."
     )
-    lines = [f"usage: statewise {start}COMMAND [options]", "", what, ""]
-    lines += [f"  {name:<{width}}{about}" for name, about in rows.items()]
-    last = "" if parent else f"\n\nstatewise {__version__}. `statewise --version` prints this."
-    return "\n".join(lines) + f"\n\n`statewise {start}COMMAND --help` explains one of them.{last}"
+    columns = shutil.get_terminal_size().columns
+    lines = [f"usage: statewise {start}COMMAND [options]", "", *textwrap.wrap(what, columns), ""]
+    options = {"--help": "Print this help.", "--version": f"Print the version ({__version__})."}
+    for name, about in (rows if parent else rows | options).items():
+        first = f"  {name:<{width}}"
+        lines += textwrap.wrap(about, max(columns, 40), initial_indent=first,
+                               subsequent_indent=" " * len(first))  # fmt: skip
+    last = f"`statewise {start}COMMAND --help` explains one of them."
+    return "\n".join([*lines, "", *textwrap.wrap(last, columns)])
 
 
 def _join_negative_numbers(args: Sequence[str]) -> list[str]:

@@ -9,12 +9,15 @@ from rich.table import Table
 
 from statewise.algos import ALGORITHMS
 from statewise.console import styled
+from statewise.envs.constraints import constraint_entries
 from statewise.envs.env import Env
 from statewise.envs.render import Episode, Tally
 from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
+from statewise.envs.tasks import task_entries
 from statewise.envs.vec_env import VecEnv
 from statewise.report.table import percent
+from statewise.settings import count
 from statewise.training.evaluate import Evaluation
 
 
@@ -87,10 +90,32 @@ def _robot_row(name: str) -> list[str]:
     ]
 
 
+def constraint_table() -> Table:
+    table = Table(title="The constraints", title_justify="left",
+                  caption="They stand in suites' names: Point-Hazard-8-Speed-1.5 has two. Capital words "
+                          "are numbers", caption_justify="left")  # fmt: skip
+    for name in ("constraint", "unit", "clearance"):
+        table.add_column(name, no_wrap=name != "clearance")
+    for entry in constraint_entries():
+        table.add_row(entry.usage, getattr(entry.make, "unit", ""), entry.about)
+    return table
+
+
+def task_table() -> Table:
+    table = Table(title="The tasks", title_justify="left",
+                  caption="A task stands behind the robot: Point-Push-Hazard-4. Without one it is Goal. "
+                          "Numbers in brackets are optional", caption_justify="left")  # fmt: skip
+    table.add_column("task", no_wrap=True)
+    table.add_column("what it asks for")
+    for entry in task_entries():
+        table.add_row(entry.usage, entry.about)
+    return table
+
+
 def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
     """What happened, for every constraint; a running episode counts for costs, not for returns."""
-    table = Table(title=f"{env.spec.name}: {len(episodes)} finished episodes", show_header=False,
-                  title_justify="left")  # fmt: skip
+    done = count(len(episodes), "finished episode")
+    table = Table(title=f"{env.spec.name}: {done}", show_header=False, title_justify="left")
     endings = [e.ending for e in episodes]
     for ending in sorted(set(endings)):
         table.add_row(ending, str(endings.count(ending)))
@@ -109,7 +134,7 @@ def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
 
 def evaluation_table(found: Evaluation) -> Table:
     how = "sampled" if found.sampled else "mean"
-    table = Table(title=f"{found.algo} on {found.suite}: {found.episodes} fresh episodes, "
+    table = Table(title=f"{found.algo} on {found.suite}: {count(found.episodes, 'fresh episode')}, "
                         f"{how} actions, seed {found.seed}", show_header=False,
                   title_justify="left")  # fmt: skip
     table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")

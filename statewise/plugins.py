@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from statewise.settings import option
+from statewise.settings import asked, option
 
 GYM = "gym:"
 """Names of Gymnasium environments begin with this: `gym:ID`, or `gym:MODULE:ID`."""
@@ -47,14 +47,14 @@ def import_modules(modules: str | Sequence[str], folder: str = "") -> None:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise PluginError(f"--import {name}: {_where(error)}") from error
+                raise PluginError(f"{asked('imports', name)}: {_where(error)}") from error
             raise PluginError(
                 f"no module {name!r} to import: start in the folder of {name}.py, install it, or add "
                 f"its folder to PYTHONPATH"
             ) from error
         except (ImportError, SyntaxError, ValueError, TypeError, AttributeError, NameError,
                 LookupError, OSError, RuntimeError, ArithmeticError) as error:  # fmt: skip
-            raise PluginError(f"--import {name}: {_where(error)}") from error
+            raise PluginError(f"{asked('imports', name)}: {_where(error)}") from error
 
 
 def is_gym(name: str) -> bool:
@@ -89,7 +89,8 @@ def import_for_run(
     if missing and not trust:
         raise PluginError(
             f"the run {path} was trained with plug-ins, which are code: add "
-            f"--import {' '.join(missing)} to import them, or --trust to import whatever a run names"
+            f"{asked('imports', ' '.join(missing))} to import them, or {asked('trust')} to import "
+            f"whatever a run names"
         )
     import_modules(missing)
 

@@ -18,13 +18,17 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 S = TypeVar("S")
+_ON_COMMAND_LINE = ContextVar("on_command_line", default=False)
+_FLAGS = {"imports": "import"}
+"""Settings whose option has another name."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9}
@@ -99,6 +103,27 @@ def option(
     return field(default=default, metadata={"option": facts})
 
 
+@contextlib.contextmanager
+def on_command_line(yes: bool = True) -> Iterator[None]:
+    """Have messages name settings as options, such as --num-envs, instead of as keyword arguments."""
+    token = _ON_COMMAND_LINE.set(yes)
+    try:
+        yield
+    finally:
+        _ON_COMMAND_LINE.reset(token)
+
+
+def asked(name: str, value: Any = None) -> str:
+    """A setting as the user writes it, with a value or without.
+
+    That is `--num-envs 8` on the command line and `num_envs=8` in Python.
+    """
+    if not _ON_COMMAND_LINE.get():
+        return name if value is None else f"{name}={value!r}"
+    option = "--" + _FLAGS.get(name, name).replace("_", "-")
+    return option if value is None else f"{option} {value}"
+
+
 def parse(kind: type[S], given: Mapping[str, Any], owner: str = "", text: bool = True) -> S:
     """Settings of a dataclass from names and values.
 
@@ -110,7 +135,8 @@ def parse(kind: type[S], given: Mapping[str, Any], owner: str = "", text: bool =
     for name in given:
         if name not in hints:
             raise ValueError(unknown("setting", name, hints, owner))
-    values = {name: _read(name, hints[name], value, text) for name, value in given.items()}
+    called = _called(kind)
+    values = {name: _read(called[name], hints[name], value, text) for name, value in given.items()}
     missing = [f.name for f in dataclasses.fields(kind)  # type: ignore[arg-type]
                if f.init and f.default is f.default_factory and f.name not in values]  # fmt: skip
     if missing:
@@ -123,16 +149,22 @@ def check(settings: Any) -> None:
 
     Settings call this from `__post_init__`, so that none exist that were not checked.
     """
-    hints = hints_of(settings.__class__)
+    hints, called = hints_of(settings.__class__), _called(settings.__class__)
     for f in dataclasses.fields(settings):
-        value = getattr(settings, f.name)
-        if _read(f.name, hints[f.name], value, text=False) != value and value == value:
-            raise ValueError(f"{f.name} is {value!r}: give {_wanted(hints[f.name])}")
+        value, name = getattr(settings, f.name), called[f.name]
+        if _read(name, hints[f.name], value, text=False) != value and value == value:
+            raise ValueError(f"{name} is {value!r}: give {_wanted(hints[f.name])}")
         numbers = value if isinstance(value, tuple) else (value,)
         allowed = f.metadata.get("range", Range())
         for item in numbers:
             if isinstance(item, int | float) and not isinstance(item, bool) and item not in allowed:
-                raise ValueError(f"{f.name} is {_shown(value)}: give {allowed}")
+                raise ValueError(f"{name} is {_shown(value)}: give {allowed}")
+
+
+def _called(kind: Any) -> dict[str, str]:
+    """What messages call each field of a dataclass: a positional argument has no option."""
+    given = {f.name: f.metadata.get("option", {}) for f in dataclasses.fields(kind)}
+    return {n: n if facts.get("positional") else asked(n) for n, facts in given.items()}
 
 
 def to_json(settings: Any) -> dict[str, Any]:
@@ -185,13 +217,25 @@ def read_pairs(items: Iterable[str]) -> dict[str, list[str]]:
 def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> str:
     """The message for a name that is not known, with the closest ones that are."""
     names = list(known)
+    close = closest(name, names)
+    hint = f"Did you mean {close}?" if close else f"Known: {', '.join(names[:20])}."
+    return f"{owner + ' has no' if owner else 'unknown'} {what} {name!r}. {hint}"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things, in the singular or plural: "1 episode", "2,000 episodes"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known names that are closest to a wrong one: "a, b or c"; empty if none is close."""
+    names = list(known)
     close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if not close:
         lower = {n.casefold(): n for n in names}
         found = difflib.get_close_matches(str(name).casefold(), lower, n=3, cutoff=0.4)
         close = [lower[n] for n in found]
-    hint = f"Did you mean {' or '.join(close)}?" if close else f"Known: {', '.join(names[:20])}."
-    return f"{owner + ' has no' if owner else 'unknown'} {what} {name!r}. {hint}"
+    return " or ".join(filter(None, [", ".join(close[:-1]), *close[-1:]]))
 
 
 def hints_of(kind: type) -> dict[str, Any]:

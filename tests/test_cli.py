@@ -14,7 +14,9 @@ from rich.console import Console
 from statewise import PAPER_SUITES, __version__, make_env, robot_names
 from statewise.cli import COMMANDS, main
 from statewise.cli_tables import evaluation_table
+from statewise.envs.constraints import CONSTRAINTS
 from statewise.envs.render import DrawError, Renderer
+from statewise.envs.tasks import TASKS
 from statewise.training.evaluate import Evaluation, Violation
 
 
@@ -34,6 +36,20 @@ def test_list_robots_has_every_robot(capsys: pytest.CaptureFixture[str]) -> None
     rows = table_rows(capsys.readouterr().out)
     assert sorted(rows) == sorted(robot_names())
     assert rows["Humanoid"] == ["48", "115", "17", "Hazard, Pillar", "0.5", "1000", "33.3"]
+
+
+def test_list_constraints_and_tasks_have_every_one_with_its_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list", "constraints"]) == 0
+    rows = table_rows(capsys.readouterr().out)
+    names = {usage.split("-")[0] for usage in rows} - {"", "constraint"}
+    assert names == set(CONSTRAINTS.entries)
+    assert rows["Speed-LIMIT"][0] == "m/s"
+    assert main(["list", "tasks"]) == 0
+    rows = table_rows(capsys.readouterr().out)
+    assert {usage.split("-")[0] for usage in rows} - {"", "task"} == set(TASKS.entries)
+    assert "Run-[TOP]" in rows
 
 
 def table_rows(text: str) -> dict[str, list[str]]:
@@ -60,7 +76,7 @@ def test_the_help_names_every_command_without_loading_torch() -> None:
     *lines, loaded = done.stdout.splitlines()
     assert loaded == "False"
     named = {line.split()[0] for line in lines if line.startswith("  ")}
-    assert named == {name for name in COMMANDS if " " not in name}
+    assert named == {name for name in COMMANDS if " " not in name} | {"--help", "--version"}
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_a_threshold_that_finds_nothing_or_everything_is_refused(
     threshold: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = mistake(["evaluate", str(run), "--threshold", threshold], capsys)
-    assert told == f"threshold is {float(threshold)}: give a finite number, 0 or more\n"
+    assert told == f"--threshold is {float(threshold)}: give a finite number, 0 or more\n"
     with pytest.raises(ValueError, match="give a finite number, 0 or more"):
         statewise.evaluate(run, threshold=float(threshold))
 
@@ -148,8 +149,8 @@ def test_a_place_where_no_numbers_can_be_written_is_told_before_the_episodes(
     ("args", "message"),
     [
         (["--cost-limit", "-1"], "cost_limit is (-1.0,): give 0 or more"),
-        (["--algo", "trpo", "--gamma", "2"], "gamma is 2.0: give a number from 0 to 1"),
-        (["--hidden", "0", "--seeds", "0,1"], "hidden is 0: give a number, 1 or more"),
+        (["--algo", "trpo", "--gamma", "2"], "--gamma is 2.0: give a number from 0 to 1"),
+        (["--hidden", "0", "--seeds", "0,1"], "--hidden is 0: give a number, 1 or more"),
     ],
 )
 def test_a_wrong_setting_of_an_algorithm_is_one_line_without_names_of_the_parser(
@@ -165,8 +166,8 @@ def test_a_wrong_setting_of_an_algorithm_is_one_line_without_names_of_the_parser
     [
         (["--algo", "trpo", "--cost-limit", "0.1"], "trpo has no setting --cost-limit: "),
         (["--algo=trpo", "--cost_limit=0.1"], "trpo has no setting --cost_limit: "),
-        (["--algo", "cpo", "--no-policy-sees-maximum"],
-         "cpo has no setting --no-policy-sees-maximum: "),
+        (["--algo", "trpo", "--no-policy-sees-maximum"],
+         "trpo has no setting --no-policy-sees-maximum: "),
     ],
 )  # fmt: skip
 def test_a_setting_of_other_algorithms_is_told_with_those_that_have_it(
@@ -193,10 +194,91 @@ def test_a_demo_that_is_stopped_in_its_training_goes_no_further(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def stopped(suite: str, steps: int, out: str) -> Path:
-        return write_run(Path(out), epochs=4, done=3)
+        return write_run(Path(out), epochs=4, done=3, train={"final_batch": 1})
 
     monkeypatch.setattr(api, "train", stopped)
     with pytest.raises(SystemExit) as left:
         main(["demo", "--out", str(tmp_path)])
     assert left.value.code == 130
     assert not list(tmp_path.rglob("evaluation.json"))
+
+
+@pytest.mark.parametrize(
+    ("args", "words", "message"),
+    [
+        (["--num-envs", "-1"], {"num_envs": -1}, "{} is -1: give a number from 0"),
+        (["--num-envs", "40", "--steps-per-epoch", "20"], {"num_envs": 40, "steps_per_epoch": 20},
+         "lower {} or raise"),
+        (["--import", "no_such"], {"imports": ("no_such",)}, "no module 'no_such'"),
+    ],
+)  # fmt: skip
+def test_a_command_line_is_advised_options_and_python_keyword_arguments(
+    args: list[str],
+    words: dict[str, object],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = mistake(["train", "Point-Hazard-8", "--out", str(tmp_path), *args], capsys)
+    assert message.format("--num-envs") in told and "num_envs" not in told
+    with pytest.raises(ValueError) as error:
+        statewise.train("Point-Hazard-8", out=str(tmp_path), **words)  # type: ignore[arg-type]
+    assert message.format("num_envs") in str(error.value) and "--" not in str(error.value)
+
+
+def test_a_run_that_exists_is_advised_in_the_language_of_the_caller(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(run.parents[2])
+    assert "another --seed or --out" in mistake(["train", "Point-Hazard-8", "--out", out], capsys)
+    with pytest.raises(ValueError, match=r"another seed or out$"):
+        statewise.train("Point-Hazard-8", out=out)
+
+
+def test_a_wrong_option_names_the_closest_ones_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = mistake(["train", "Point-Hazard-8", "--cost-limt", "1"], capsys)
+    assert told.startswith("unknown option --cost-limt. Did you mean --cost-limit")
+    assert "`statewise train --help` lists all options" in told
+    assert "Did you mean" not in mistake(["train", "Point-Hazard-8", "--zzzzzz"], capsys)
+    assert "unknown option --qq" in mistake(["--qq"], capsys)
+
+
+def test_help_is_wrapped_to_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for columns in (70, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for args in (["--help"], ["bench", "--help"], ["resume", "--help"]):
+            with contextlib.suppress(SystemExit):
+                main(args)
+            lines = capsys.readouterr().out.splitlines()
+            assert max(map(len, lines)) <= columns, args
+
+
+def test_a_suite_in_another_case_works_and_its_name_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statewise.envs.suites._CORRECTED", set())
+    args = ["--steps", "160", "--steps-per-epoch", "160", "--num-envs", "8", "--hidden", "8"]
+    out = ["--out", str(tmp_path), "--no-tensorboard", "--quiet"]
+    assert main(["train", "point-hazard-8", *args, *out]) == 0
+    assert (tmp_path / "Point-Hazard-8" / "scpo" / "seed-0" / "config.json").exists()
+    assert [r.getMessage() for r in caplog.records] == ["point-hazard-8 is written Point-Hazard-8"]
+    assert statewise.parse_suite("DRONE-3dhazard-4").name == "Drone-3DHazard-4"
+
+
+def test_a_plan_alone_is_that_of_the_papers_grid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "--dry-run", "--seeds", "0", "--algos", "scpo"]) == 0
+    out = capsys.readouterr().out
+    assert "16 runs: 16 to start" in out and "Humanoid-Hazard-8" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_episode_is_singular(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run), "--episodes", "1"]) == 0
+    assert "1 fresh episode, mean actions" in " ".join(capsys.readouterr().out.split())

@@ -124,7 +124,7 @@ class Algorithm:
 
         If there are any, an extended run differs from one that was as long from the start.
         """
-        return ()
+        return ("final_noise",) if self.settings.final_noise else ()
 
     def learning_rate(self, name: str) -> float:
         """Learning rate of the Adam optimiser of a network."""

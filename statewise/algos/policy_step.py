@@ -169,7 +169,7 @@ class TrustRegionAlgorithm(Algorithm):
 
     @property
     def scheduled(self) -> tuple[str, ...]:
-        return () if self.settings.final_radius == 1.0 else ("final_radius",)
+        return super().scheduled + (("final_radius",) if self.settings.final_radius < 1 else ())
 
     def policy_step(self, batch: Batch, objectives: Sequence[Objective]) -> PolicyStep:
         """The gradients and natural directions of an update, see `PolicyStep`."""

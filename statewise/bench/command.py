@@ -21,7 +21,7 @@ from statewise.bench.grid import LOG_FILE, Grid, Run, State, parse_seeds, produc
 from statewise.bench.launch import LaunchOptions, Report
 from statewise.bench.table import GridView, summary
 from statewise.console import console, say, styled
-from statewise.envs.suites import PAPER_SUITES
+from statewise.envs.suites import PAPER_SUITES, proper_name
 from statewise.plugins import import_modules, is_gym
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
@@ -81,7 +81,8 @@ class GridOptions(LaunchOptions):
         """Every suite, algorithm, seed and combination of settings; plug-ins are imported first."""
         import_modules(self.imports)
         seeds = parse_seeds(self.seeds)
-        return product_grid(split(suites), split(algos), seeds, str(self.out), self.given())
+        names = [name if is_gym(name) else proper_name(name) for name in split(suites)]
+        return product_grid(names, split(algos), seeds, str(self.out), self.given())
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from statewise.cli_tables import algorithm_table, robot_table, suite_table
+from statewise.cli_tables import (
+    algorithm_table,
+    constraint_table,
+    robot_table,
+    suite_table,
+    task_table,
+)
 from statewise.commands.evaluate import Evaluate
 from statewise.commands.play import Play
 from statewise.commands.report import Plot
@@ -22,10 +28,10 @@ from statewise.training import api
 
 @dataclass(frozen=True)
 class List:
-    """Print a table of the algorithms, the suites or the robots."""
+    """Print a table of the algorithms, suites, robots, constraints or tasks."""
 
-    what: Literal["algos", "suites", "robots"] = option(
-        positional=True, metavar="{algos,suites,robots}"
+    what: Literal["algos", "suites", "robots", "constraints", "tasks"] = option(
+        positional=True, metavar="{algos,suites,robots,constraints,tasks}"
     )
     """Which of them."""
     imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
@@ -33,7 +39,13 @@ class List:
 
     def run(self) -> None:
         import_modules(self.imports)
-        tables = {"algos": algorithm_table, "suites": suite_table, "robots": robot_table}
+        tables = {
+            "algos": algorithm_table,
+            "suites": suite_table,
+            "robots": robot_table,
+            "constraints": constraint_table,
+            "tasks": task_table,
+        }
         console().print(tables[self.what]())
 
 

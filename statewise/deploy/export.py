@@ -24,6 +24,7 @@ from statewise.extras import need
 from statewise.runs.files import read_bytes, write_atomically
 from statewise.runs.folder import check_folder
 from statewise.runs.verify import Check
+from statewise.settings import asked
 from statewise.training.policy import Policy
 from statewise.types import Step
 from statewise.version import __version__
@@ -104,7 +105,7 @@ def is_bundle(path: Path) -> bool:
 
 def check_out(out: Path) -> None:
     """Raise ValueError if a folder may not be written: it holds something that is not a bundle."""
-    check_folder("--out", out)
+    check_folder(asked("out"), out)
     if out.is_dir() and any(out.iterdir()) and not is_bundle(out):
         raise ValueError(
             f"{out} exists and is not a bundle: nothing in it is overwritten. Choose another folder"

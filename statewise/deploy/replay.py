@@ -19,6 +19,7 @@ from statewise.deploy.replay_data import Drawing, side_data
 from statewise.envs.vec_env import VecEnv
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
+from statewise.settings import asked
 from statewise.training import loop
 from statewise.training.api import worst_file
 from statewise.training.evaluate import run_episodes, world_count
@@ -68,7 +69,7 @@ def replay(
         raise ValueError(
             f"{out} is a folder: name the page to write, such as {out / 'replay.html'}"
         )
-    check_folder("out", out.parent)
+    check_folder(asked("out"), out.parent)
     if worst < 1:
         raise ValueError(f"worst is {worst}: show at least 1 episode")
     policy = load_policy(path, best_safe, imports, trust)
@@ -125,7 +126,9 @@ def _repeated(policy: Policy, shown: Shown) -> Shown:
     with loop.build_env(_settings(policy, count, shown.facts.seed)) as env:
         policy.check(env.spec)
         if not isinstance(env, VecEnv):
-            raise ValueError(f"the layouts of {suite} cannot be repeated: leave --against out")
+            raise ValueError(
+                f"the layouts of {suite} cannot be repeated: leave {asked('against')} out"
+            )
         keeper = WorstEpisodes(env, policy.algo, count)
         seed, sampled = shown.facts.seed, shown.facts.sampled
         generator = torch.Generator(env.device).manual_seed(seed) if sampled else None

@@ -23,7 +23,7 @@ from statewise.envs.env import Env, check_seed, check_worlds
 from statewise.envs.gym_protocol import AnyEnv, Bools, Floats, World
 from statewise.envs.seeds import part_of
 from statewise.plugins import GYM, import_modules, module_and_id
-from statewise.settings import typed
+from statewise.settings import asked, typed
 from statewise.types import EnvSpec, Step, first_step
 
 log = logging.getLogger("statewise")
@@ -394,7 +394,7 @@ def _maker(name: str) -> tuple[Callable[..., AnyEnv], int | None]:
     except gymnasium.error.Error as error:
         raise ValueError(
             f"Gymnasium knows no environment {id!r} ({error}). Import the module that registers "
-            f"it: --import my_module, or {GYM}my_module:{id}"
+            f"it: {asked('imports', 'my_module')}, or {GYM}my_module:{id}"
         ) from error
     limit, spec.max_episode_steps, spec.disable_env_checker = spec.max_episode_steps, None, True
     return lambda **how: gymnasium.make(spec, **how), limit

@@ -7,6 +7,7 @@ robot, as in `Point-Push-Hazard-4`. Without one the task is Goal.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,10 @@ PAPER_SUITES = (
 )
 """The sixteen suites of the paper."""
 
+log = logging.getLogger("statewise")
+
+_CORRECTED: set[str] = set()
+"""Names in another case that the user was told of."""
 _PLACED = ("Hazard", "3DHazard", "Pillar")
 """Constraints that a robot has to offer (`Robot.constraints`)."""
 NO_LIMIT = 100_000
@@ -95,6 +100,7 @@ def parse_suite(name: str) -> Suite:
     from statewise.envs.tasks import TASKS
     from statewise.envs.tasks.base import check_ends
 
+    name = proper_name(name)
     tokens = re.findall(r"-(-?[^-]*)", f"-{name}")
     if len(tokens) < 2 or tokens[0] not in robot_names():
         raise ValueError(_advice(name))
@@ -120,6 +126,21 @@ def parse_suite(name: str) -> Suite:
     if not fits(suite.arena):
         raise ValueError(f"the objects of suite {name!r} do not fit the arena together")
     return suite
+
+
+def proper_name(name: str) -> str:
+    """A suite's name as it is written: Point-Hazard-8 for point-hazard-8. A change is said once."""
+    from statewise.envs.constraints import CONSTRAINTS
+    from statewise.envs.tasks import TASKS
+
+    parts = (*robot_names(), *TASKS.entries, *CONSTRAINTS.entries)
+    by_lower = {part.lower(): part for part in parts}
+    tokens = [t if t in parts else by_lower.get(t.lower(), t) for t in name.split("-")]
+    proper = "-".join(tokens)
+    if proper != name and name not in _CORRECTED:
+        _CORRECTED.add(name)
+        log.warning("%s is written %s", name, proper)
+    return proper
 
 
 def _constraint(suite: Suite, entry: Entry[Constraint], tokens: list[str]) -> Constraint:

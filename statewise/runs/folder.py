@@ -25,6 +25,7 @@ import torch
 
 from statewise.runs import checkpoint, files, identity, reader
 from statewise.runs.journal import Journal, JournalError, Mark, check_marks
+from statewise.settings import asked
 from statewise.types import Episodes
 from statewise.version import __version__
 
@@ -65,7 +66,7 @@ class RunFolder:
         except FileExistsError:
             raise RunFolderError(
                 f"the run {path} exists already and is not overwritten. Continue it with "
-                f"`statewise resume {path}`, or choose another --seed or --out"
+                f"`statewise resume {path}`, or choose another {asked('seed')} or {asked('out')}"
             ) from None
         return folder
 

@@ -18,7 +18,7 @@ from statewise.runs import checkpoint
 from statewise.runs.differences import differences
 from statewise.runs.folder import RunFolder, check_folder
 from statewise.runs.lock import lock_run
-from statewise.settings import to_json, typed
+from statewise.settings import asked, to_json, typed
 from statewise.training import loop
 from statewise.training.config import TrainSettings, parse_run, read_config
 from statewise.training.evaluate import Evaluation, world_count
@@ -46,7 +46,7 @@ def start(settings: TrainSettings, algo_settings: Settings, quiet: bool = False)
     """Start a new run and return its folder."""
     settings = settings.resolved()
     path = settings.folder.absolute()  # now: an environment may change the current folder
-    check_folder("--out", path.parent)
+    check_folder(asked("out"), path.parent)
     with loop.build_env(settings) as env:
         training = Training.start(settings, algo_settings, env, path)
         with lock_run(training.folder.path):
@@ -63,7 +63,7 @@ def train_seeds(
     """
     settings = settings.resolved()
     here, paths = Path.cwd(), []
-    check_folder("--out", settings.folder.parent)
+    check_folder(asked("out"), settings.folder.parent)
     with loop.build_env(settings) as env:
         for seed in seeds:
             one = dataclasses.replace(settings, seed=seed)
@@ -85,7 +85,9 @@ def open_run(
     folder = RunFolder.open(path)
     wanted = {"train": to_json(settings), "algorithm": to_json(algo_settings)}
     if differences(folder.config(), wanted):
-        raise ValueError(f"the run {path} was made with other settings: choose another --out")
+        raise ValueError(
+            f"the run {path} was made with other settings: choose another {asked('out')}"
+        )
     there, own = read_config(folder.config())
     removed = not checkpoint.latest(folder.checkpoints)
     if removed and len(folder.metrics()) >= there.epochs:  # finished, and its checkpoints removed

@@ -15,13 +15,14 @@ from statewise.algos import get_algorithm
 from statewise.algos.presets import find_preset
 from statewise.algos.shared_settings import Settings
 from statewise.envs.robots import training_steps
+from statewise.envs.suites import proper_name
 from statewise.extras import installed, need
 from statewise.plugins import is_gym
 from statewise.runs.epochs import planned_epochs
 from statewise.runs.folder import file_name
 from statewise.runs.identity import new_run_id
 from statewise.runs.shapes import check
-from statewise.settings import number, option
+from statewise.settings import asked, number, option
 from statewise.types import EnvSpec
 from statewise.version import __version__
 
@@ -103,12 +104,13 @@ class TrainSettings:
         if self.label and (self.label.strip() in ("", ".", "..") or set(self.label) & set("/\\")):
             raise ValueError(
                 f"the label {self.label!r} cannot name a folder: give one without slashes, such as "
-                f"my-variant; --out says where runs go"
+                f"my-variant; {asked('out')} says where runs go"
             )
 
     def resolved(self) -> TrainSettings:
         """With every default filled in; impossible combinations raise ValueError."""
-        usual = training_steps(self.suite)
+        suite = self.suite if is_gym(self.suite) else proper_name(self.suite)
+        usual = training_steps(suite)
         steps = self.steps or usual
         device = self.device
         if device == "auto":
@@ -123,6 +125,7 @@ class TrainSettings:
         per_epoch = _whole_epoch(steps, self.steps_per_epoch, num_envs)
         return dataclasses.replace(
             self,
+            suite=suite,
             algo=get_algorithm(self.algo).name,
             steps=steps,
             steps_per_epoch=per_epoch,
@@ -196,13 +199,14 @@ def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
     try:
         check({"algo": ""} | train, {"algo": str}, "train")
         kind = get_algorithm(train.get("algo", ""))
-        found = (
-            settings.parse(TrainSettings, train, text=False),
-            settings.parse(kind.settings_class, own, text=False),
-        )
+        with settings.on_command_line(False):  # the file has names of settings, not options
+            found = (
+                settings.parse(TrainSettings, train, text=False),
+                settings.parse(kind.settings_class, own, text=False),
+            )
     except ValueError as error:
         plugins = " ".join(map(str, train.get("imports") or ()))
-        hint = f" It was trained with --import {plugins}." if plugins else ""
+        hint = f" It was trained with {asked('imports', plugins)}." if plugins else ""
         raise ValueError(f"config.json (statewise {made_by}): {error}{hint}") from error
     return found
 
@@ -236,19 +240,20 @@ def _whole_epoch(steps: int, per_epoch: int, num_envs: int) -> int:
     if num_envs > per_epoch:
         raise ValueError(
             f"{num_envs} worlds are more than the {per_epoch} steps of an epoch: each world needs at "
-            f"least one; lower --num-envs or raise --steps-per-epoch"
+            f"least one; lower {asked('num_envs')} or raise "
+            f"{asked('steps_per_epoch')}"
         )
     whole = round(per_epoch / num_envs) * num_envs
     if abs(whole - per_epoch) > 0.05 * per_epoch:
         low = per_epoch // num_envs * num_envs
         raise ValueError(
             f"an epoch of {per_epoch} steps is not divisible by {num_envs} worlds: use "
-            f"--steps-per-epoch {low} or {low + num_envs}"
+            f"{asked('steps_per_epoch', low)} or {low + num_envs}"
         )
     if steps < whole:
         raise ValueError(
             f"steps ({steps}) are less than one epoch of {whole}: give more, or a smaller "
-            f"--steps-per-epoch"
+            f"{asked('steps_per_epoch')}"
         )
     return whole
 

@@ -22,6 +22,7 @@ from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.journal import MARK, Mark
 from statewise.runs.shapes import check
+from statewise.settings import asked
 from statewise.sim.backend import GpuError
 from statewise.training.collect import Collector
 from statewise.training.config import TrainSettings, cores, read_config, to_config
@@ -94,7 +95,7 @@ class Training:
         """Continue a run from the newest checkpoint that works. steps: a new length of the run."""
         folder = RunFolder.open(path)
         planned, algo_settings = read_config(folder.config())
-        settings = planned if steps is None else _with_steps(planned, steps, len(folder.metrics()))
+        settings = planned if steps is None else _with_steps(planned, steps, folder.metrics())
         worlds = build_env(settings) if env is None else env
 
         def load(path: Path, state: dict[str, Any]) -> tuple[Training, dict[str, Mark]]:
@@ -130,7 +131,8 @@ class Training:
 
     def _warn_of_schedules(self) -> None:
         """Say which settings make an extended run differ from one that was as long from the start."""
-        if names := self.algo.scheduled:
+        larger = ("final_batch",) if self.settings.final_batch > 1 else ()
+        if names := self.algo.scheduled + larger:
             log.warning(
                 "%s of %s is a schedule over the whole run. Earlier epochs followed the old length, so "
                 "the metrics differ from those of a run of %s steps from the start",
@@ -234,8 +236,8 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
                 raise GpuError(
                     f"the GPU has too little memory for epochs of "
                     f"{training.settings.steps_per_epoch} steps in {training.settings.num_envs} "
-                    f"worlds: lower --steps-per-epoch or --num-envs, or stop what else is on it "
-                    f"({error})"
+                    f"worlds: lower {asked('steps_per_epoch')} or {asked('num_envs')}, or stop "
+                    f"what else is on it ({error})"
                 ) from error
             report(metrics)
     if not training.finished:
@@ -244,13 +246,15 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
     return training.finished
 
 
-def _with_steps(settings: TrainSettings, steps: int, done: int) -> TrainSettings:
-    """The settings of a run with another length. ValueError if more epochs are done than it has."""
+def _with_steps(settings: TrainSettings, steps: int, done: list[Metrics]) -> TrainSettings:
+    """The settings of a run with another length. ValueError if more has been done than it has."""
     changed = dataclasses.replace(settings, steps=steps)
-    if steps < settings.steps_per_epoch or changed.epochs < done:
+    steps_done = done[-1]["steps"] if done else 0
+    least = max(steps_done, settings.steps_per_epoch)
+    if steps < settings.steps_per_epoch or changed.epochs < len(done):
         raise ValueError(
-            f"steps is {steps:,}, and the run has done {done * settings.steps_per_epoch:,} already: "
-            f"give at least {max(done, 1) * settings.steps_per_epoch:,}"
+            f"{asked('steps')} is {steps:,}, and the run has done {steps_done:,} already: "
+            f"give at least {least:,}"
         )
     return changed
 

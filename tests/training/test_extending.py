@@ -81,20 +81,25 @@ def test_fewer_steps_than_done_are_refused_and_change_nothing(
     before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
     assert main(["resume", str(run), "--steps", steps]) == 2
     told = capsys.readouterr().err
-    assert f"steps is {steps}, and the run has done 480 already: give at least 480" in told
+    assert f"--steps is {steps}, and the run has done 480 already: give at least 480" in told
     assert before == {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
 
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({"algo": "trpo-sl"}, "warmup"), ({"final_radius": 0.5}, "final_radius")],
+    [
+        ({"algo": "trpo-sl"}, "warmup"),
+        ({"final_radius": 0.5}, "final_radius"),
+        ({"final_noise": 0.2}, "final_noise"),
+        ({"final_batch": 2}, "final_batch"),
+    ],
 )
 def test_a_schedule_over_the_whole_run_is_named_in_one_warning(
     tmp_path: Path, settings: dict[str, Any], name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = train(tmp_path, **settings)
     with caplog.at_level(logging.WARNING):
-        assert Training.resume(run, steps=960).settings.epochs == 6
+        assert Training.resume(run, steps=960).settings.steps == 960
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith(f"{name} of") and "run of 960 steps from the start" in told
 
@@ -103,4 +108,4 @@ def test_train_has_no_second_way_to_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", "--resume", str(tmp_path)]) == 2
-    assert "unknown option '--resume'" in capsys.readouterr().err
+    assert "unknown option --resume" in capsys.readouterr().err
