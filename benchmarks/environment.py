@@ -7,7 +7,7 @@ and controls. Both are timed in alternating slices, so that noise of the machine
 
 The last table compares suites with another constraint to Point-Hazard-8, again in alternating slices:
 a constraint of a user, as a function, and eight ghosts in place of eight hazards. Shown is the median
-over slices of the time beyond that of Point-Hazard-8 and of the function's own arithmetic.
+over slices of the processor time beyond that of Point-Hazard-8 and of the function's own arithmetic.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ def compare_terms(worlds: int, seconds: float) -> dict[str, tuple[float, float]]
     times: dict[str, list[float]] = {name: [] for name in slices}
     while sum(map(sum, times.values())) < len(envs) * seconds or len(times["arithmetic"]) < 4:
         for name, run in slices.items():
-            start = time.perf_counter()
+            start = time.process_time()
             run()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(time.process_time() - start)
     base, alone = (torch.tensor(times[name][1:]) for name in ("Point-Hazard-8", "arithmetic"))
     found = {}
     for name, goal in names.items():

@@ -39,6 +39,8 @@ class Metric:
     """Whether reports and plots draw its curve"""
     column: bool = False
     """Whether tables of runs have a column for it"""
+    unit: str = ""
+    """What it counts, as the live view says it"""
 
     @property
     def per_constraint(self) -> bool:
@@ -51,10 +53,10 @@ class Metric:
         return f"{value:,.{self.digits}f}"
 
 
-def _per_cost(name: str, title: str, about: str, digits: int, **shown: bool) -> tuple[Metric, ...]:
+def _per_cost(name: str, title: str, about: str, digits: int, **shown: Any) -> tuple[Metric, ...]:
     """A cost metric of each constraint, and its sum over all of them."""
     total = {k: v for k, v in shown.items() if k != "live"}
-    single = {k: v for k, v in shown.items() if k == "live"}
+    single = {k: v for k, v in shown.items() if k in ("live", "unit")}
     return (
         Metric(f"cost/{name}", title, f"{about} Summed over constraints.", digits, True, **total),
         Metric(f"cost/*/{name}", title, about, digits, True, **single),
@@ -71,14 +73,15 @@ METRICS = (
         RETURN, "return",
         "Sum of the rewards of an episode, not discounted. Mean over the episodes that ended in the "
         "epoch.",
-        less_is_better=False, live=True, chart=True, column=True,
+        less_is_better=False, live=True, chart=True, column=True, unit="reward per episode",
     ),
     Metric("episode/return_std", "return, deviation", "Standard deviation over those episodes."),
-    Metric("episode/length", "episode length", "Mean number of steps of an episode.", 0, live=True),
+    Metric("episode/length", "episode length", "Mean number of steps of an episode.", 0, live=True,
+           unit="steps"),
     *_per_cost(
         "episode", "episode cost",
         "Sum of the costs of an episode. Mean over the episodes that ended in the epoch.", 3,
-        live=True, chart=True, column=True,
+        live=True, unit="cost per episode", chart=True, column=True,
     ),
     Metric("cost/*/episode_std", "episode cost, deviation",
            "Standard deviation over those episodes."),
@@ -86,18 +89,20 @@ METRICS = (
         "max", "maximum cost",
         "Largest cost of any step of an episode, which SCPO bounds. Mean over the episodes that "
         "ended in the epoch.", 4,
-        live=True, chart=True, column=True,
+        live=True, unit="cost of its worst step", chart=True, column=True,
     ),
     Metric("cost/*/max_p95", "maximum cost, 95 %", "95 % quantile over those episodes.", 4, True),
     Metric("cost/*/violation_rate", "violation rate",
-           "Share of the episodes with at least one step of positive cost.", 4, True),
+           "Share of the episodes with at least one step of positive cost.", 4, True, live=True,
+           unit="of the episodes"),
     *_per_cost(
         "rate", "cost rate",
         "Cost of all steps since training began, divided by their number.", 5,
-        live=True, chart=True, column=True,
+        live=True, unit="cost per step since the start", chart=True, column=True,
     ),
     *_per_cost("epoch_rate", "cost rate of the epoch",
-               "Cost of the epoch's steps, divided by their number.", 5, live=True, chart=True),
+               "Cost of the epoch's steps, divided by their number.", 5, live=True,
+               unit="cost per step", chart=True),
     Metric("sim/faults", "simulator faults", "Episodes that a simulator fault ended, so far.", 0, True),
     Metric("update/skipped", "skipped updates",
            "Updates left out so far because a number was not finite.", 0, True),

@@ -66,7 +66,7 @@ class Range:
     def __str__(self) -> str:
         kind = "a finite number" if self.finite else "a number"
         if self.least is not None and self.most is not None:
-            return f"a number from {self.least:g} to {self.most:g}"
+            return f"a number from {self.least:.12g} to {self.most:.12g}"
         bounds = {
             "{:g} or more": self.least,
             "above {:g}": self.above,

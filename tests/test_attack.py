@@ -22,19 +22,19 @@ def check(outcome: Outcome, tries: int) -> None:
 def test_a_run_disturbed_at_any_file_operation_ends_as_if_it_had_not_been(
     tmp_path: Path, kind: str
 ) -> None:
-    check(attack_disk(tmp_path, 9, kind), 9)
+    check(attack_disk(tmp_path, 7, kind), 7)
 
 
 def test_a_mutated_file_is_named_and_never_changes_a_result_in_silence(tmp_path: Path) -> None:
-    check(attack_files(tmp_path, 10), 10)
+    check(attack_files(tmp_path, 8), 8)
 
 
 def test_nothing_in_a_run_folder_is_executed_followed_or_waited_for(tmp_path: Path) -> None:
-    check(attack_hostile(tmp_path, 8), 8)
+    check(attack_hostile(tmp_path, 6), 6)
 
 
 def test_no_command_line_ends_with_a_traceback(tmp_path: Path) -> None:
-    check(attack_commands(tmp_path, 50), 50)
+    check(attack_commands(tmp_path, 30), 30)
 
 
 def test_wrong_arguments_are_refused_by_a_message_of_ours(tmp_path: Path) -> None:

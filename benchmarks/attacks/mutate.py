@@ -15,10 +15,13 @@ from attacks import walk
 from attacks.commands import run_command
 from attacks.disk import RUN, result
 from attacks.harness import Outcome, in_child, warm
+from statewise.report.export import export_runs
 from statewise.runs import checkpoint
+from statewise.runs.reader import find_runs
 
 FILES = ("config.json", "metrics.jsonl", "episodes.csv", "environment.json", "checkpoints/NEWEST",
-         "checkpoints/OLDER")  # fmt: skip
+         "checkpoints/OLDER", "EXPORT/summary.json", "EXPORT/metrics.jsonl")  # fmt: skip
+EXPORT = "EXPORT"
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1, 10**20, -(10**400), 1e308, 0.5, "", "x", "[/b]", "\u202e", "9" * 5000, [], [1],
     [[]], {}, {"a": 1}, "inf", "-inf", float("nan"),
@@ -101,7 +104,9 @@ COMMANDS = (
     ("verify",),
     ("plot", "--out", "curves.png"),
     ("play",),
+    ("report", "--out", "report"),
 )
+EXPORT_COMMANDS = (("report", "--out", "report"), ("plot", "--out", "curves.png"), ("verify",))
 
 
 def attack_files(scratch: Path, tries: int, seed: int = 0, deadline: float = 60.0) -> Outcome:
@@ -113,6 +118,7 @@ def attack_files(scratch: Path, tries: int, seed: int = 0, deadline: float = 60.
         walk.train(scratch / "stopped")
         for path in checkpoint.latest(scratch / "stopped" / RUN / "checkpoints")[:1]:
             path.unlink()  # one epoch is left to do
+        export_runs(find_runs([scratch / "stopped"]).runs, scratch / "stopped" / EXPORT)
         for number in range(tries):
             out = scratch / str(number)
             shutil.copytree(scratch / "stopped", out)
@@ -122,10 +128,12 @@ def attack_files(scratch: Path, tries: int, seed: int = 0, deadline: float = 60.
             for word, file in kept.items():
                 name = name.replace(word, file)
             change = rng.choice(MUTATIONS)
-            target = out / RUN / name
+            exported = name.startswith(EXPORT)
+            run = out / EXPORT / RUN if exported else out / RUN
+            target = run / name.removeprefix(f"{EXPORT}/")
             target.write_bytes(change(target.read_bytes(), rng))
-            command = rng.choice(COMMANDS)
-            status, told = in_child(lambda out=out, c=command: _use(out / RUN, c), deadline)
+            command = rng.choice(EXPORT_COMMANDS if exported else COMMANDS)
+            status, told = in_child(lambda r=run, c=command: _use(r, c), deadline)
             failure, identical = "", True
             if status != "returned":
                 failure = f"{status}: {told}"

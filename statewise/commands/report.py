@@ -12,6 +12,8 @@ from statewise.plugins import import_modules
 from statewise.runs.folder import check_folder
 from statewise.settings import option
 
+_PICTURES = (".png", ".svg", ".pdf")
+
 
 @dataclass(frozen=True)
 class Plot:
@@ -31,6 +33,10 @@ class Plot:
         import_modules(self.imports)
         if not self.runs:
             raise ValueError("name at least one run folder to draw")
+        if self.out.suffix not in _PICTURES:
+            raise ValueError(
+                f"--out {str(self.out)!r} names no picture: end it in {', '.join(_PICTURES)}"
+            )
         say(f"curves: {draw_curves(self.runs, self.out)}")
 
 

@@ -23,7 +23,7 @@ from statewise.extras import need
 from statewise.metrics import CHARTS
 from statewise.runs.differences import deciding
 from statewise.runs.epochs import planned_epochs
-from statewise.runs.files import read_bytes
+from statewise.runs.files import open_regular, read_bytes
 from statewise.runs.shapes import check, is_number, parse_json, read_json
 from statewise.runs.summary import Columns, RunSummary, read_summary, summarise
 from statewise.settings import typed
@@ -277,7 +277,7 @@ def last_epoch(folder: Path) -> dict[str, Any]:
     path = folder / METRICS
     if not path.exists():
         return {}
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         lines = file.read().split(b"\n")[:-1]  # after the last newline: nothing, or half a line
     row: dict[str, Any] = parse_json(lines[-1]) if lines else {}

@@ -301,3 +301,58 @@ def test_a_journal_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is a link"):
         Journal(tmp_path / "link").rewind(None)
     assert target.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("command", ["report", "plot", "verify"])
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'{"steps": "x"}', "steps"),
+        (b"[" * 100_000, "summary"),
+        (b"\xff\xfe", "summary"),
+        (b'{"steps": ' + b"9" * 5000 + b"}", "summary"),
+    ],
+)
+def test_a_summary_that_cannot_be_used_is_named_by_every_command(
+    runs: list[Path],
+    tmp_path: Path,
+    command: str,
+    content: bytes,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (folder,) = export_runs(find_runs([runs[0]]).runs, tmp_path / "export")
+    written = json.loads((folder / "summary.json").read_text())
+    whole = json.dumps(written | json.loads(content)).encode() if told == "steps" else content
+    (folder / "summary.json").write_bytes(whole)
+    assert main([command, str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "summary.json" in said and told in said
+
+
+def test_a_picture_without_a_name_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    for out in ("", ".png", "curves"):
+        assert main(["plot", str(run), "--out", out]) == 2
+        assert "--out" in capsys.readouterr().err
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["train", "Point-Hazard-8", "--seed", str(2**64)], "0 to 4294967295"),
+        (["train", "Point-Hazard-8", "--threads", "100000"], "0 to 1024"),
+        (["bench", "grid", "--gpus-per-run", "inf", "--dry-run"], "0 to 64"),
+    ],
+)
+def test_numbers_without_bounds_are_refused_with_the_range(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
