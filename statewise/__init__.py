@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from statewise.envs.terms import Things as Things
     from statewise.envs.vec_env import VecEnv as VecEnv
     from statewise.envs.world import World as World
-    from statewise.pretrained import pretrained as pretrained
     from statewise.runs.reader import read_runs as read_runs
     from statewise.training.api import evaluate as evaluate
     from statewise.training.api import resume as resume
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from statewise.types import EnvSpec as EnvSpec
     from statewise.types import Rollout as Rollout
     from statewise.types import Step as Step
+    from statewise.zoo import pretrained as pretrained
 
 _HOMES = {
     "algos": ("ALGORITHMS", "Algorithm", "get_algorithm", "register_algorithm"),
@@ -62,7 +62,7 @@ _HOMES = {
     "envs.terms": ("Things",),
     "envs.vec_env": ("VecEnv",),
     "envs.world": ("World",),
-    "pretrained": ("pretrained",),
+    "zoo": ("pretrained",),
     "runs.reader": ("read_runs",),
     "training.api": ("evaluate", "resume", "train"),
     "training.policy": ("Policy", "load_policy"),

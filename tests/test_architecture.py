@@ -15,7 +15,7 @@ LAYERS = [
     {"types", "version", "settings", "extras", "console"},
     {"core", "plugins", "metrics"},
     {"cuda_graphs", "nets", "sim", "theory", "runs"},
-    {"algos", "envs", "pretrained"},
+    {"algos", "envs", "zoo"},
     {"training"},
     {"bench", "report", "deploy"},
     {"paper"},

@@ -11,12 +11,12 @@ from typing import Any
 from statewise import settings
 from statewise.cli_tables import evaluation_table
 from statewise.console import console, say
-from statewise.pretrained import PolicyOptions
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
 from statewise.settings import number
 from statewise.training import api
 from statewise.training.api import worst_file
+from statewise.zoo import PolicyOptions
 
 
 @dataclass(frozen=True, kw_only=True)

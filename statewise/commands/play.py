@@ -32,10 +32,10 @@ from statewise.envs.robots import robot_names
 from statewise.envs.vec_env import VecEnv
 from statewise.extras import need
 from statewise.plugins import PluginOptions, import_modules, is_gym
-from statewise.pretrained import pretrained
 from statewise.settings import number, option
 from statewise.training.policy import load_policy, random_policy
 from statewise.types import Step
+from statewise.zoo import pretrained
 
 VIDEO_RATE = 20.0
 """Frames per second of a video at most: faster robots are shown every few steps."""

@@ -21,12 +21,12 @@ from statewise.deploy.rare import check_random, rare_events
 from statewise.deploy.statements import share
 from statewise.deploy.stress import stress_test
 from statewise.deploy.worlds import worlds_for
-from statewise.pretrained import PolicyOptions
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
 from statewise.training.policy import load_policy
 from statewise.training.recording import WORST_FILE, save_recordings
 from statewise.training.worst import WorstEpisodes
+from statewise.zoo import PolicyOptions
 
 _COLOURS = {"proved": "green", "refuted": "red", "undecided": "yellow"}
 _LOOKS_PER_SECOND = 4.0

@@ -10,9 +10,9 @@ from statewise import settings
 from statewise.console import say
 from statewise.deploy.export import check_out
 from statewise.extras import need
-from statewise.pretrained import PolicyOptions
 from statewise.settings import number
 from statewise.training.policy import load_policy
+from statewise.zoo import PolicyOptions
 
 
 @dataclass(frozen=True, kw_only=True)

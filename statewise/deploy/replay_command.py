@@ -9,8 +9,8 @@ from pathlib import Path
 from statewise import settings
 from statewise.console import say
 from statewise.deploy.replay import replay
-from statewise.pretrained import PolicyOptions
 from statewise.settings import number, option
+from statewise.zoo import PolicyOptions
 
 
 @dataclass(frozen=True, kw_only=True)

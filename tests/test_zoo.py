@@ -7,7 +7,7 @@ import pytest
 
 import statewise
 from statewise import cli
-from statewise.pretrained import keep_policy, pretrained_policies
+from statewise.zoo import keep_policy, pretrained_policies
 
 
 def test_a_kept_policy_acts_as_the_run_it_was_taken_from(tmp_path: Path) -> None:
