@@ -1,8 +1,8 @@
 """Named sets of settings: `--preset paper`, `--preset reference`, `--preset best`.
 
 paper: as the SCPO paper's text and table say. reference: as its published code does, where that differs.
-best: the strongest settings found for a method on Point-Hazard-4 and Swimmer-Hazard-4; for the methods
-that take a constrained step these are the defaults.
+best: settings that should be stronger than the published ones. They come from single short runs and have
+not been tuned over seeds. For the methods that take a constrained step they are the defaults.
 """
 
 from typing import Any

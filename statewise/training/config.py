@@ -49,8 +49,8 @@ class TrainSettings:
     algo: str = "scpo"
     """The algorithm: `statewise list algos` names them. Each has settings of its own."""
     preset: str = ""
-    """Settings by name: paper (as published), reference (as its published code), best (the strongest
-    found for the method). Settings that you give beside it win."""
+    """Settings by name: paper (as published), reference (as its published code), best
+    (likely stronger, not tuned over seeds). Settings that you give beside it win."""
     seed: int = number(0, least=0, most=2**32 - 1)
     """Seed of the networks, the layouts and the noise."""
     steps: int = number(0, least=0, most=10**13)
