@@ -234,7 +234,7 @@ class CostSignal:
                 out.append(high.square() - low.square())
             else:
                 out.append(c if what == "sum" else high - low)
-        return torch.stack(out, dim=-1)
+        return torch.stack(out, dim=-1) if out else cost.new_zeros((*cost.shape[:-1], 0))
 
     def ceilings(self, largest: Sequence[float]) -> list[float]:
         """[k] the most that an episode can have of each channel; largest: [m] step cost, 0 if unknown"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import math
 import mmap
@@ -181,7 +182,7 @@ def _late_episodes(
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         head = content.find(b"\n") + 1
         start = content.rfind(b"\n%d," % before[-1]) if len(before) else -1
-        columns = content[:head].decode().rstrip().split(",")
+        columns = next(csv.reader([content[:head].decode()]))
         text = content[max(head, start + 1) : content.rfind(b"\n") + 1]
     wanted = ("epoch", *names)
     if missing := [name for name in wanted if name not in columns]:

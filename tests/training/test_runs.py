@@ -196,11 +196,11 @@ def test_a_run_with_a_setting_that_is_not_known_is_refused(copy: Path) -> None:
     path = copy / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"algorithm": config["algorithm"] | {"memory": 3}}))
-    with pytest.raises(ValueError, match=r"config.json .* unknown setting 'memory'"):
+    with pytest.raises(ValueError, match=r"config.json was changed after"):
         statewise.load_policy(copy)
     del config["train"]["suite"]
     path.write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=r"suite is missing"):
+    with pytest.raises(ValueError, match=r"config.json"):
         statewise.load_policy(copy)
 
 
@@ -250,7 +250,8 @@ def test_impossible_settings_are_refused_and_leave_nothing_behind(
 
 def test_paper_defaults_are_filled_in() -> None:
     point, ant = (TrainSettings(s).resolved() for s in ("Point-Hazard-8", "Ant-Hazard-8"))
-    assert (point.epochs, ant.epochs) == (200, 1002)  # of 29 952 steps, for 128 worlds
+    # Of 29 952 steps for 128 worlds, and four times as many in the second half of the steps.
+    assert (point.epochs, ant.epochs) == (125, 626)
     assert point.steps_per_epoch == 234 * 128
 
 
@@ -316,11 +317,11 @@ def test_a_run_on_all_cores_names_their_number_and_goes_on_with_it(
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})  # elsewhere
     as_by_bench = dataclasses.replace(settings.resolved(), threads=1)
-    api.open_run(as_by_bench, ScpoSettings())
+    api.open_run(as_by_bench, ScpoSettings(), path.parent)
     assert torch.get_num_threads() == 3
     config["train"]["threads"] = 0  # a run from before the number was written down
     path.write_text(json.dumps(config))
-    api.open_run(as_by_bench, ScpoSettings())
+    api.open_run(as_by_bench, ScpoSettings(), path.parent)
     assert torch.get_num_threads() == 4
 
 
@@ -365,7 +366,7 @@ def test_an_infinite_setting_is_json_that_anyone_can_read_and_comes_back(tmp_pat
     small = {k: v for k, v in SMALL.items() if k not in ("quiet", "hidden", "critic_iterations")}
     spec = RunSpec("Point-Hazard-8", "trpo_lag", 0, small, {"hidden": (8,), "critic_iterations": 3})
     settings, own = spec.resolve(str(tmp_path / "runs"))
-    run = api.run_with_display(api.open_run(settings, own), quiet=True)
+    run = api.run_with_display(api.open_run(settings, own, settings.folder), quiet=True)
     path = run / "config.json"
     assert (
         json.loads(path.read_text(), parse_constant=refuse)["algorithm"]["multiplier_cap"] == "inf"
