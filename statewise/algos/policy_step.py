@@ -255,8 +255,9 @@ class ConstrainedAlgorithm(TrustRegionAlgorithm):
         for i, name in enumerate(self.spec.cost_names):
             for j, other in enumerate(self.spec.cost_names[:i]):
                 metrics[f"constraint/{name}/s/{other}"] = float(S[i, j])
+        capped = (c > 0) & (asked < s.cost_gain * c)
         return metrics | self.by_constraint(
-            violation=violation, requested=asked, change=taken or [0.0] * len(c), r=r,
+            violation=violation, requested=asked, capped=capped, change=taken or [0.0] * len(c), r=r,
             s=S.diagonal(), change_planned=plan.cost_change, nu=plan.nu, beta=plan.beta,
         )  # fmt: skip
 

@@ -24,6 +24,7 @@ from statewise.runs.journal import MARK, Mark
 from statewise.runs.shapes import check
 from statewise.settings import asked
 from statewise.sim.backend import GpuError
+from statewise.training.blocked import BlockedConstraints
 from statewise.training.collect import Collector
 from statewise.training.config import TrainSettings, cores, read_config, to_config
 from statewise.training.interrupts import count_interrupts
@@ -62,6 +63,7 @@ class Training:
         self.seconds = 0.0
         self.cost_total = [0.0] * self.env.spec.num_costs
         self.best: tuple[float, float] | None = None
+        self.blocked = BlockedConstraints(self.env.spec.cost_names)
 
     @classmethod
     def start(
@@ -118,6 +120,8 @@ class Training:
         else:
             training = cls(settings, algo_settings, folder, worlds)
             folder.rewind(0)
+        if past := folder.metrics():
+            training.blocked = BlockedConstraints(training.env.spec.cost_names, past[-1])
         folder.clean(settings.keep_checkpoints)
         if settings.steps != planned.steps:  # last, so that a run that cannot go on is left alone
             folder.extend(settings.steps)
@@ -161,6 +165,7 @@ class Training:
 
         updating = time.perf_counter()
         metrics |= self.algo.update(rollout)
+        metrics |= self.blocked.add(metrics)
         done = time.perf_counter()
         self.seconds += done - start
         metrics |= {
