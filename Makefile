@@ -14,7 +14,7 @@ test: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal -rs
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal -rfEs
 
 test-slow: .venv/dev
 	$(BIN)/pytest -m slow
