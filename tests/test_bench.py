@@ -17,8 +17,8 @@ import pytest
 from rich.console import Console
 
 import statewise
-from statewise.algos import ALGORITHMS
-from statewise.bench.command import GridCommand, run_grid
+from statewise.algos import PAPER_ALGORITHMS
+from statewise.bench.command import GridCommand, Paper, run_grid
 from statewise.bench.estimate import as_text, grid_seconds_left
 from statewise.bench.grid import LOG_FILE, Grid, Run, RunSpec, parse_seeds, product_grid
 from statewise.bench.launch import LaunchOptions, job_count, launch, settle
@@ -26,6 +26,7 @@ from statewise.bench.table import GridView, picture, window
 from statewise.bench.worker import STOPPED, describe_job, start_worker
 from statewise.cli import main
 from statewise.envs.suites import PAPER_SUITES
+from statewise.paper.reference import ALGOS
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.lock import RunLockedError, is_locked, lock_run
 from statewise.training.loop import Training
@@ -41,6 +42,7 @@ TRAIN: dict[str, Any] = {
 OWN: dict[str, Any] = {"hidden": (8,), "critic_iterations": 3}
 SUITE = "Point-Hazard-1"
 EPOCHS = list(range(1, 21))
+NINE = ["scpo", "trpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo", "trpo_sl", "trpo_usl"]
 CLOCK = ("time/", "memory/")
 
 
@@ -90,10 +92,10 @@ def test_other_seeds_are_refused(text: str) -> None:
 
 
 def test_the_papers_grid_is_every_algorithm_on_every_suite_once() -> None:
-    grid = product_grid(PAPER_SUITES, list(ALGORITHMS), (0, 1))
-    assert len(grid.specs) == 16 * 9 * 2
+    grid = Paper().grid(Paper().suites, Paper().algos)
+    assert len(grid.specs) == 16 * 9 * 2 and list(PAPER_ALGORITHMS) == list(ALGOS) == NINE
     found = {(s.suite, s.algo, s.seed) for s in grid.specs}
-    assert found == {(s, a, n) for s in PAPER_SUITES for a in ALGORITHMS for n in (0, 1)}
+    assert found == {(s, a, n) for s in PAPER_SUITES for a in NINE for n in (0, 1)}
     assert {s.seed for s in grid.specs[: 16 * 9]} == {0}  # a whole comparison first
 
 
@@ -143,7 +145,7 @@ def test_a_grid_is_the_product_of_everything_that_is_listed() -> None:
         (["--jobs", "-1"], "jobs is -1: give a number from 0"),
         (["--address", "10.0.0.1:6379"], "needs --launcher ray"),
         (["--set", "cost_limt=1"], "Did you mean cost_limit"),
-        (["--set", "cost_limit=0.1 0.2"], "cost_limit has 2 numbers for 1 constraints"),
+        (["--set", "cost_limit=0.1 0.2"], "cost_limit has 2 values for 1 constraints"),
         (["--suites", "gym:NoSuch-v0"], "--import my_module"),
         (["--set", "target_kl=small"], "target_kl is 'small': give a number"),
         (["--set", "seed=1"], "use --seeds"),
@@ -414,7 +416,7 @@ def test_a_run_that_is_stopped_while_it_starts_has_not_failed(tmp_path: Path, nu
 
 
 def test_the_machine_is_filled() -> None:
-    runs = product_grid([SUITE], list(ALGORITHMS), (0, 1)).open()
+    runs = product_grid([SUITE], NINE, (0, 1)).open()
     cores = len(os.sched_getaffinity(0))
     assert job_count(runs, LaunchOptions()) == cores
     assert job_count(runs, LaunchOptions(threads=2)) == max(1, cores // 2)
@@ -424,7 +426,7 @@ def test_the_machine_is_filled() -> None:
 def test_a_gpu_that_processes_share_is_filled_with_more_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = product_grid([SUITE], list(ALGORITHMS), (0, 1)).open()
+    runs = product_grid([SUITE], NINE, (0, 1)).open()
     runs[0].train = dataclasses.replace(runs[0].train, device="cuda")
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
@@ -443,7 +445,7 @@ def test_a_gpu_that_processes_share_is_filled_with_more_of_them(
 
 def big_grid() -> list[Run]:
     """288 runs: 40 finished, one failed, two running, the others waiting."""
-    runs = product_grid(PAPER_SUITES, list(ALGORITHMS), (0, 1)).open()
+    runs = product_grid(PAPER_SUITES, NINE, (0, 1)).open()
     for i, run in enumerate(runs):
         run.state = "finished" if i < 40 else "running" if i in (40, 41) else "new"
         if i <= 41:
@@ -468,11 +470,20 @@ def test_the_table_fits_the_terminal_and_shows_what_runs_and_what_failed() -> No
     assert text.count("\n") <= 20
 
 
+def test_progress_is_by_steps_as_later_epochs_are_longer() -> None:
+    (run,) = product_grid([SUITE], ["scpo"], [0]).open()
+    lengths = [run.train.horizon(n) * run.train.num_envs for n in range(1, run.train.epochs + 1)]
+    assert lengths[-1] == 4 * lengths[0] and sum(lengths) == run.train.planned_steps
+    first = lengths.count(lengths[0])
+    run.metrics = {"epoch": first, "steps": sum(lengths[:first])}
+    assert first / len(lengths) > 0.75 and run.progress == pytest.approx(0.5, abs=0.01)
+
+
 def test_time_left_is_work_over_jobs_and_never_less_than_the_longest_run() -> None:
     short, long = product_grid(["Point-Hazard-1", "Ant-Hazard-8"], ["scpo"], [0]).open()
     for run, seconds in ((short, 100.0), (long, 1000.0)):  # half done each
-        half = run.train.epochs / 2
-        run.metrics = {"epoch": half, "time/total": seconds, "steps": run.train.steps / 2}
+        half = run.train.planned_steps / 2
+        run.metrics = {"epoch": 1, "time/total": seconds, "steps": half}
     assert grid_seconds_left([short, long], 1) == pytest.approx(1100)
     assert grid_seconds_left([short, long], 2) == pytest.approx(1000)
     assert [as_text(s) for s in (0.2, 40, 720, 12000, 187200)] == [

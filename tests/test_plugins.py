@@ -89,7 +89,7 @@ def test_a_run_folder_has_no_code_run_unless_the_user_names_it_or_says_trust(fol
 
 def test_an_environment_that_a_run_folder_names_is_not_imported_either(tmp_path: Path) -> None:
     config = {"train": {"suite": "gym:evil_module:X-v0", "imports": []}}
-    with pytest.raises(PluginError, match="--import evil_module"):
+    with pytest.raises(PluginError, match="add imports='evil_module'"):
         import_for_run(tmp_path, config)
 
 

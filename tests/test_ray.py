@@ -18,6 +18,7 @@ from statewise.bench import ray_launcher
 from statewise.bench.grid import Run, product_grid
 from statewise.bench.launch import LaunchOptions
 from statewise.cli import main
+from statewise.extras import MissingPackage
 from statewise.runs.folder import RunFolder
 
 pytest.importorskip("ray")
@@ -25,6 +26,7 @@ pytest.importorskip("ray")
 TRAIN: dict[str, Any] = {
     "steps": 24_000,
     "steps_per_epoch": 160,
+    "final_batch": 1,
     "num_envs": 4,
     "checkpoint_every": 2,
     "tensorboard": False,
@@ -137,5 +139,5 @@ def test_without_ray_the_error_says_how_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     grid = product_grid([SUITE], ["trpo"], [0], str(tmp_path), TRAIN | OWN)
-    with pytest.raises(ValueError, match=r"pip install 'statewise\[ray\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'statewise\[ray\]'"):
         ray_launcher.launch(grid, LaunchOptions(launcher="ray"), lambda runs, notice: None)

@@ -28,6 +28,10 @@ from statewise.settings import typed, unknown
 
 A = TypeVar("A", bound=type[Algorithm])
 
+PAPER_ALGORITHMS = (
+    "scpo", "trpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo", "trpo_sl", "trpo_usl",
+)  # fmt: skip
+"""Those that the SCPO paper compares."""
 ALGORITHMS: dict[str, type[Algorithm]] = {}
 """Every algorithm that is known, by name."""
 
@@ -88,6 +92,7 @@ for _cls in (Scpo, Trpo, Cpo, Pcpo, TrpoLag, TrpoFac, TrpoIpo, TrpoSl, TrpoUsl, 
 
 __all__ = [
     "ALGORITHMS",
+    "PAPER_ALGORITHMS",
     "Algorithm",
     "Batch",
     "ConstrainedAlgorithm",

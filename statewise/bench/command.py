@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from statewise import settings
-from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.algos import PAPER_ALGORITHMS, get_algorithm
 from statewise.bench import launch
 from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
 from statewise.bench.grid import LOG_FILE, Grid, Run, State, parse_seeds, product_grid
@@ -111,7 +111,7 @@ class Paper(GridCommand):
 
     suites: tuple[str, ...] = option(PAPER_SUITES, metavar="SUITE")
     """Suites, instead of all sixteen."""
-    algos: tuple[str, ...] = option(tuple(ALGORITHMS), metavar="ALGO")
+    algos: tuple[str, ...] = option(PAPER_ALGORITHMS, metavar="ALGO")
     """Algorithms, instead of all nine."""
     seeds: str = "0..1"
     """Seeds, as for `bench grid`. The paper has two."""

@@ -26,7 +26,7 @@ def seconds_left(run: Run, runs: Sequence[Run]) -> float:
     """Training time that a run still needs, by its own speed or that of the runs most like it."""
     if run.state in ("finished", "conflict", "damaged", "busy"):
         return 0.0
-    return run.train.steps * (1.0 - run.progress) * _step_seconds(run, runs)
+    return run.train.planned_steps * (1.0 - run.progress) * _step_seconds(run, runs)
 
 
 def grid_seconds_left(runs: Sequence[Run], jobs: int) -> float:

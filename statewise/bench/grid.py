@@ -134,8 +134,8 @@ class Run:
 
     @property
     def progress(self) -> float:
-        """From 0 to 1."""
-        return min(1.0, self.epoch / self.train.epochs)
+        """From 0 to 1, by steps: epochs differ in length."""
+        return min(1.0, self.metrics.get("steps", 0) / self.train.planned_steps)
 
     def look(self) -> None:
         """Read state, note and metrics from the run folder."""

@@ -140,6 +140,12 @@ class TrainSettings:
     def epochs(self) -> int:
         return planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)[0]
 
+    @property
+    def planned_steps(self) -> int:
+        """Steps of all epochs and worlds: `steps`, rounded to whole epochs."""
+        epochs, short = planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)
+        return self.steps_per_epoch * (short + (epochs - short) * self.final_batch)
+
     def horizon(self, epoch: int) -> int:
         """Steps of each world in an epoch, the first of which is 1."""
         short = planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)[1]

@@ -213,7 +213,11 @@ def test_a_maximum_is_never_estimated_above_the_largest_cost_and_may_pass_a_wron
 
 
 def test_which_policies_act_on_costs() -> None:
-    assert {name for name in ALGORITHMS if make(name)[0].acts_on_cost} == {"scpo", "trpo_sl"}
+    assert {name for name in ALGORITHMS if make(name)[0].acts_on_cost} == {
+        "scpo",
+        "ascpo",
+        "trpo_sl",
+    }
     assert not make("scpo", policy_sees_maximum=False)[0].acts_on_cost
 
 

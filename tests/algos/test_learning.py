@@ -25,7 +25,7 @@ PRICES: dict[str, dict[str, Any]] = {
     "trpo_lag": {"multiplier_lr": 20.0, "multiplier_start": 40.0},
     "trpo_fac": {"multiplier_lr": 1e-2, "multiplier_iterations": 50, "target_kl": 0.002},
 }
-BOUNDING = ["scpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo"]
+BOUNDING = ["scpo", "ascpo", "cpo", "pcpo", "trpo_lag", "trpo_fac", "trpo_ipo"]
 
 
 def learn(
@@ -60,9 +60,9 @@ def outcome(name: str, epochs: int, num_costs: int = 1, **settings: Any) -> tupl
     Some swing about their answer, and one of ten seeds ends far off: of these it is the median of three.
     """
     kept, earned = [], []
-    for seed in range(3 if name in ("scpo", "trpo_fac") else 1):
+    for seed in range(3 if name in ("scpo", "ascpo", "trpo_fac") else 1):
         _, episodes = learn(name, epochs, num_costs, seed, **settings, **PRICES.get(name, {}))
-        cost = episodes.cost_max if name == "scpo" else episodes.cost
+        cost = episodes.cost_max if name in ("scpo", "ascpo") else episodes.cost
         kept.append(float(cost[:, 0].mean()))
         earned.append(float(episodes.returns.mean()))
     return statistics.median(kept), statistics.median(earned)
@@ -78,6 +78,7 @@ def test_trpo_runs_for_the_reward() -> None:
     ("name", "excess", "shortfall"),
     [
         ("scpo", 0.03, 0.12),
+        ("ascpo", 0.03, 0.12),
         ("cpo", 0.03, 0.12),
         ("pcpo", 0.05, 0.15),
         ("trpo_lag", 0.25, 0.2),

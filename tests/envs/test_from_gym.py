@@ -392,7 +392,7 @@ def test_wrong_number_of_values_and_shared_instances_are_refused() -> None:
 
 
 def test_unknown_ids_and_modules_are_named_with_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"'NoSuchWalk-v0'.*--import"):
+    with pytest.raises(ValueError, match=r"'NoSuchWalk-v0'.*imports='my_module'"):
         make_env("gym:NoSuchWalk-v0")
     with pytest.raises(ValueError, match="no module 'no_such_module'"):
         make_env("gym:TestWalk-v0", modules=("no_such_module",))

@@ -276,9 +276,9 @@ def test_no_layout_of_an_evaluation_is_one_of_the_training() -> None:
 
 
 def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ValueError, match="seed is -1: give 0 or more"):
+    with pytest.raises(ValueError, match="seed is -1: give a whole number from 0"):
         statewise.make_env("Point-Hazard-8", seed=-1)
-    with pytest.raises(ValueError, match="seed is -2: give 0 or more"):
+    with pytest.raises(ValueError, match="seed is -2: give a whole number from 0"):
         statewise.make_env("Point-Hazard-8").reset(seed=-2)
 
 
@@ -431,7 +431,7 @@ def test_an_unknown_device_is_an_error() -> None:
 
 
 def test_no_worlds_is_an_error() -> None:
-    with pytest.raises(ValueError, match="at least 1 world"):
+    with pytest.raises(ValueError, match="num_envs is 0: give a number of worlds from 1"):
         statewise.make_env("Point-Hazard-8", 0)
 
 

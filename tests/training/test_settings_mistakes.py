@@ -148,4 +148,4 @@ def test_the_help_says_that_steps_are_rounded_to_whole_epochs(
     shown = " ".join(capsys.readouterr().out.split())
     assert "such as 600000 or 6M, rounded to whole epochs" in shown
     page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
-    assert "environment steps in all, rounded to whole epochs" in page
+    assert "total environment steps, rounded to whole epochs" in page
