@@ -153,9 +153,9 @@ def test_a_stress_test_sweeps_what_the_suite_has(
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--max-violation", "0"], "max_violation is 0"),
-        (["--max-violation", "1"], "max_violation is 1"),
-        (["--max-violation", "nan"], "max_violation is nan"),
+        (["--max-violation", "0"], "--max-violation is 0"),
+        (["--max-violation", "1"], "--max-violation is 1"),
+        (["--max-violation", "nan"], "--max-violation is nan"),
         (["--max-violation", "0.1", "0.2"], "one for all, or one for each"),
         (["--confidence", "1"], "confidence is 1"),
         (["--episodes", "0"], "episodes is 0"),
