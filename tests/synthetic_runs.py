@@ -62,7 +62,7 @@ def write_run(
     `longest` the steps after which an episode runs out of time (0: that is not known)."""
     folder = root / suite / (label or algo) / f"seed-{seed}"
     folder.mkdir(parents=True)
-    settings = TrainSettings(suite, algo=algo, seed=seed, device="cpu").resolved()
+    settings = TrainSettings(suite, algo=algo, seed=seed, device="cpu", final_batch=1).resolved()
     resolved = dataclasses.asdict(settings)
     if epochs != settings.epochs:
         resolved["steps"] = epochs * settings.steps_per_epoch

@@ -481,6 +481,35 @@ def test_the_command_of_a_group_makes_its_runs(tmp_path: Path) -> None:
     )
 
 
+def old(path: Path) -> Path:
+    """The run as one from before `final_batch`."""
+    config = json.loads((path / "config.json").read_text())
+    del config["train"]["final_batch"]
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def test_a_run_without_final_batch_has_epochs_of_one_length(tmp_path: Path) -> None:
+    old(write_run(tmp_path, seed=0, epochs=200))
+    write_run(tmp_path, seed=1, epochs=200)
+    old(write_run(tmp_path, algo="trpo", epochs=200, done=125))
+    safe, unsafe = groups_of(tmp_path)
+    assert [run.epochs for run in (*safe.runs, *unsafe.runs)] == [200, 200, 200]
+    assert [run.finished for run in (*safe.runs, *unsafe.runs)] == [True, True, False]
+    assert safe.task == unsafe.task
+    assert command(safe).endswith("--seeds 0,1 --final-batch 1")  # this version would take 4
+
+
+@pytest.mark.parametrize(("done", "finished"), [(62, True), (61, False)])
+def test_a_run_with_longer_epochs_has_fewer(tmp_path: Path, done: int, finished: bool) -> None:
+    # 100 epochs' steps: 50 epochs of one length, then 12 that are 4 times as long.
+    write_run(tmp_path, epochs=100, done=done, train={"final_batch": 4})
+    group = only(tmp_path)
+    (run,) = group.runs
+    assert (run.epochs, run.finished) == (62, finished)
+    assert "final_batch" not in group.changed
+
+
 def test_a_report_of_the_export_says_the_same(tmp_path: Path) -> None:
     for algo in ("scpo", "trpo"):
         for seed in (0, 1):

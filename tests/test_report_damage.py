@@ -296,6 +296,10 @@ def test_no_episodes_are_expected_where_none_ended(tmp_path: Path) -> None:
             "config.json has no steps, or epochs without any",
         ),
         (lambda c: c["train"].update(steps="many"), "steps in config.json is 'many', not a count"),
+        (
+            lambda c: c["train"].update(final_batch="4"),
+            "final_batch in config.json is '4', not a count",
+        ),
         (lambda c: c["train"].update(seed="1"), "seed in config.json is '1', not a count"),
         (lambda c: c["train"].update(device=None), "device in config.json is None, not text"),
     ],

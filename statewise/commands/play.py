@@ -131,9 +131,12 @@ class Play(PluginOptions):
         tally = Tally(env)
         step = env.reset(self.seed)
         renderer = viewer = None
-        if isinstance(env, VecEnv):
-            renderer = Renderer(env, self.width, self.height, self.camera) if self.video else None
-            viewer = Viewer(env) if self.window else None
+        simulated = env.simulated
+        if simulated is not None:
+            renderer = (
+                Renderer(simulated, self.width, self.height, self.camera) if self.video else None
+            )
+            viewer = Viewer(simulated) if self.window else None
         video = VideoFile(self.video, 1 / env.spec.control_dt / every) if self.video else None
         for shown in (renderer, viewer):
             if shown is not None:

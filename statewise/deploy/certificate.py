@@ -17,7 +17,6 @@ from statewise.deploy.outcomes import FRESH, Outcomes
 from statewise.deploy.plan import Plan
 from statewise.deploy.statements import assumptions, limits
 from statewise.envs.env import Env
-from statewise.envs.vec_env import VecEnv
 from statewise.runs.files import read_bytes, write_atomically
 from statewise.runs.folder import describe_environment
 from statewise.runs.shapes import check, parse_json
@@ -160,7 +159,7 @@ def policy_facts(policy: Policy) -> dict[str, Any]:
 
 def model_sha256(env: Env) -> str | None:
     """Hash of the compiled physics model; None where physics is not ours."""
-    return env.sim.scene.sha256 if isinstance(env, VecEnv) else None
+    return None if env.simulated is None else env.simulated.sim.scene.sha256
 
 
 def _claim(claim: Claim, number: int, found: Outcomes, env: Env) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from statewise.algos import Algorithm
 from statewise.envs.env import Env
-from statewise.envs.vec_env import VecEnv
 from statewise.runs.files import read_bytes
 from statewise.settings import unknown
 from statewise.sim.cpu import CpuSim
@@ -116,7 +115,8 @@ def read_domain(vary: Sequence[str] = (), file: Path | None = None) -> Domain:
 
 def variations_in(env: Env) -> dict[str, str]:
     """What can vary in an environment, each with what it means."""
-    known = (variations_of(env.sim.scene) if isinstance(env, VecEnv) else {}) | _EVERY_ENV
+    simulated = env.simulated
+    known = ({} if simulated is None else variations_of(simulated.sim.scene)) | _EVERY_ENV
     return {name: known[name] for name in VARIATIONS if name in known}
 
 
@@ -132,10 +132,11 @@ def enter(env: Env, domain: Domain, seed: int) -> None:
             raise ValueError(
                 f"{env.spec.name} has no variation {name!r} with an effect. It has: {has}"
             )
-    if domain.physics and isinstance(env, VecEnv):
-        if not isinstance(env.sim, CpuSim):
+    simulated = env.simulated
+    if domain.physics and simulated is not None:
+        if not isinstance(simulated.sim, CpuSim):
             raise ValueError(f"{env.spec.name} varies on the CPU and once only: make it anew")
-        env.sim = VariedSim(env.sim, domain.physics, seed)
+        simulated.sim = VariedSim(simulated.sim, domain.physics, seed)
 
 
 class Disturbance:

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from statewise.envs.env import Env
-from statewise.envs.vec_env import VecEnv
 
 Measured = Literal["clearance", "cost"]
 """What the policy is told of each constraint."""
@@ -30,11 +29,12 @@ _JOINT = 0
 def observation_blocks(env: Env) -> list[dict[str, Any]]:
     """Where each named block of the observation is, its unit and the sensors that it holds."""
     blocks = []
+    simulated = env.simulated
     for name, where in env.spec.blocks.items():
         unit = "0 (far) to 1 (near)" if name.endswith("_lidar") else _UNITS.get(name, "")
         block = {"name": name, "start": where.start, "stop": where.stop, "unit": unit}
-        if isinstance(env, VecEnv):
-            named = env.sim.scene.match(env.suite.robot.sensors)
+        if simulated is not None:
+            named = simulated.sim.scene.match(simulated.suite.robot.sensors)
             sensors = [n for n in dict.fromkeys(named) if n.split("_")[0] == name]
             block |= {"sensors": sensors} if sensors else {}
         blocks.append(block)
@@ -57,9 +57,9 @@ def robot_facts(env: Env) -> dict[str, Any]:
         "command_names": [],
         "observation_names": list(env.spec.blocks),
     }
-    if not isinstance(env, VecEnv):
+    if env.simulated is None:
         return facts
-    model = env.sim.scene.model
+    model = env.simulated.sim.scene.model
     driven = [
         int(model.actuator_trnid[i, 0]) if model.actuator_trntype[i] == _JOINT else None
         for i in range(model.nu)
@@ -79,13 +79,14 @@ def robot_facts(env: Env) -> dict[str, Any]:
 
 def charges_of(env: Env) -> list[Charge] | None:
     """How each clearance becomes a cost; None if that is not known, as in Gymnasium environments."""
-    if not isinstance(env, VecEnv):
+    simulated = env.simulated
+    if simulated is None:
         return None
     margin = torch.tensor(env.spec.margin)
     most = torch.tensor(env.spec.cost_ceiling) - margin
     depths = torch.stack([0.25 * most, 0.5 * most, 2.0 * most])
     found: list[Charge] = []
-    for i, costs in enumerate(env.true_cost(-depths.to(env.device)).cpu().T):
+    for i, costs in enumerate(simulated.true_cost(-depths.to(env.device)).cpu().T):
         if torch.allclose(costs, depths[:, i].clamp(max=most[i])):
             found.append("depth")
         elif bool((costs == 1.0).all()):

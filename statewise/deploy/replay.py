@@ -81,7 +81,7 @@ def replay(
         policies.append(load_policy(against, best_safe, imports, trust))
         both.append(_repeated(policies[1], shown))
     with loop.build_env(_settings(policy, 1, seed)) as env:
-        drawing = Drawing(env) if isinstance(env, VecEnv) else None
+        drawing = Drawing(env.simulated) if env.simulated is not None else None
         content = page(_named(both, policies), drawing)
     write_atomically(out, content.encode())
     return out
@@ -125,14 +125,15 @@ def _repeated(policy: Policy, shown: Shown) -> Shown:
     count = len(shown.recordings)
     with loop.build_env(_settings(policy, count, shown.facts.seed)) as env:
         policy.check(env.spec)
-        if not isinstance(env, VecEnv):
+        simulated = env.simulated
+        if simulated is None:
             raise ValueError(
                 f"the layouts of {suite} cannot be repeated: leave {asked('against')} out"
             )
         keeper = WorstEpisodes(env, policy.algo, count)
         seed, sampled = shown.facts.seed, shown.facts.sampled
         generator = torch.Generator(env.device).manual_seed(seed) if sampled else None
-        step = env.reset_to(**_layouts(env, shown.recordings))
+        step = simulated.reset_to(**_layouts(simulated, shown.recordings))
         keeper.begin(step)
         running = torch.ones(count, dtype=torch.bool, device=env.device)
         while bool(running.any()):

@@ -7,12 +7,15 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor
 
 from statewise.types import EnvSpec, Step
+
+if TYPE_CHECKING:
+    from statewise.envs.vec_env import VecEnv
 
 MOST_WORLDS = 2**20
 """Most worlds of one environment."""
@@ -50,6 +53,8 @@ class Env(Closeable, ABC):
     """Whether the task has a time limit. If not, `spec.max_episode_steps` cuts endless episodes."""
     can_set_age: bool = False
     """Whether `set_age` is supported."""
+    has_scene: bool = False
+    """Whether a suite is simulated, whose scene can be read, drawn, recorded and varied."""
     _ready = False
     """Whether there are episodes to step."""
 
@@ -57,6 +62,11 @@ class Env(Closeable, ABC):
     def faults(self) -> int:
         """How many episodes a fault has ended since the environment was made. Default: none."""
         return 0
+
+    @property
+    def simulated(self) -> VecEnv | None:
+        """This environment if it has a scene (see `has_scene`), otherwise None."""
+        return cast("VecEnv", self) if self.has_scene else None
 
     @abstractmethod
     def reset(self, seed: int | None = None) -> Step:

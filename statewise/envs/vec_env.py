@@ -45,7 +45,7 @@ class VecEnv(Env):
     contact_room: on a GPU, factor on the room for contacts. Raise it if faults say that it is full.
     """
 
-    can_set_age = True
+    can_set_age = has_scene = True
 
     @typed
     def __init__(

@@ -17,6 +17,7 @@ from statewise.core.statistics import Interval, rate_over_seeds
 from statewise.metrics import CHARTS
 from statewise.report.reference import Reference
 from statewise.runs.differences import deciding, differing, setting_text, suffix
+from statewise.runs.epochs import usual_final_batch
 from statewise.runs.reader import RunData
 from statewise.runs.summary import Array, Channel
 from statewise.settings import to_json
@@ -177,8 +178,11 @@ def _group(runs: list[RunData], apart: list[str]) -> Group:
     defaults = deciding({
         "train": to_json(TrainSettings(first.suite, device="cpu").resolved()),
         "algorithm": to_json(kind.settings_class()) if kind is not None else {},
-    }) | {"algo": first.algo}  # fmt: skip
-    task = {k: settings[k] for k in sorted(first.config["train"])
+    }) | {
+        "algo": first.algo,
+        "final_batch": usual_final_batch(settings["steps"], settings["steps_per_epoch"]),
+    }  # fmt: skip
+    task = {k: settings[k] for k in sorted({*first.config["train"], "final_batch"})
             if k in settings and k not in ("algo", "device", "imports")}  # fmt: skip
     return Group(
         suite=first.suite,

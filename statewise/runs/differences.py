@@ -15,8 +15,13 @@ in nothing else are the same experiment."""
 
 
 def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a `config.json` that decide what is learned, but for suite and seed."""
+    """The settings of a `config.json` that decide what is learned, but for suite and seed.
+
+    Runs from before `final_batch` name none: their epochs are all as long.
+    """
     named = config["train"] | config["algorithm"]
+    if "steps_per_epoch" in named:
+        named.setdefault("final_batch", 1)
     return {k: v for k, v in named.items() if k not in INCIDENTAL | {"suite", "seed"}}
 
 

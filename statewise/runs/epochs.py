@@ -1,6 +1,11 @@
 """How many epochs a run has."""
 
 
+def usual_final_batch(steps: int, steps_per_epoch: int) -> int:
+    """How many times as long the epochs of the second half are where nobody says: 4 in long runs."""
+    return 4 if round(steps / steps_per_epoch) >= 100 else 1
+
+
 def planned_epochs(steps: int, steps_per_epoch: int, final_batch: int = 1) -> tuple[int, int]:
     """How many epochs a run of so many steps has, and how many of them come before the larger ones.
 

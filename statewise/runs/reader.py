@@ -227,8 +227,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 def _check_config(config: dict[str, Any]) -> None:
     """Raise ValueError unless settings have what every report needs."""
     kinds = {"suite": str, "algo": str, "seed": int, "steps": int, "steps_per_epoch": int}
-    train = {"device": "", "num_envs": 1} | config["train"]
-    check(train, kinds | {"device": str, "num_envs": int}, CONFIG)
+    train = {"device": "", "num_envs": 1, "final_batch": 1} | config["train"]
+    check(train, kinds | {"device": str, "num_envs": int, "final_batch": int}, CONFIG)
     check({"spec": {}} | config, {"spec": dict}, CONFIG)
     spec = {"cost_names": [], "max_episode_steps": 0} | config.get("spec", {})
     check(spec, {"cost_names": list[str], "max_episode_steps": int}, CONFIG)

@@ -182,7 +182,10 @@ def _late_episodes(
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         head = content.find(b"\n") + 1
         start = content.rfind(b"\n%d," % before[-1]) if len(before) else -1
-        columns = next(csv.reader([content[:head].decode()]))
+        try:
+            columns = next(csv.reader([content[:head].decode()]))
+        except csv.Error as error:  # which is no ValueError
+            raise ValueError(f"the columns of its first line cannot be read: {error}") from None
         text = content[max(head, start + 1) : content.rfind(b"\n") + 1]
     wanted = ("epoch", *names)
     if missing := [name for name in wanted if name not in columns]:

@@ -18,7 +18,7 @@ from statewise.envs.robots import training_steps
 from statewise.envs.suites import proper_name
 from statewise.extras import installed, need
 from statewise.plugins import is_gym
-from statewise.runs.epochs import planned_epochs
+from statewise.runs.epochs import planned_epochs, usual_final_batch
 from statewise.runs.folder import file_name
 from statewise.runs.identity import new_run_id
 from statewise.runs.shapes import check
@@ -129,7 +129,7 @@ class TrainSettings:
             algo=get_algorithm(self.algo).name,
             steps=steps,
             steps_per_epoch=per_epoch,
-            final_batch=self.final_batch or (4 if round(steps / per_epoch) >= 100 else 1),
+            final_batch=self.final_batch or usual_final_batch(steps, per_epoch),
             num_envs=num_envs,
             device=device,
             threads=self.threads or cores(),
@@ -201,7 +201,8 @@ def to_config(train: TrainSettings, own: Settings, spec: EnvSpec) -> dict[str, A
 def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
     """The settings that a run was started with."""
     made_by = config.get("statewise")
-    train, own = config["train"], config["algorithm"]
+    # A run from before `final_batch` has epochs of one length, whatever is usual now.
+    train, own = {"final_batch": 1} | config["train"], config["algorithm"]
     try:
         check({"algo": ""} | train, {"algo": str}, "train")
         kind = get_algorithm(train.get("algo", ""))

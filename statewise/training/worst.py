@@ -11,7 +11,6 @@ from torch import Tensor
 
 from statewise.algos import Algorithm
 from statewise.envs.env import Env
-from statewise.envs.vec_env import VecEnv
 from statewise.training.policy import hash_policy
 from statewise.training.recording import Facts, Recording
 from statewise.types import Step
@@ -38,7 +37,7 @@ class WorstEpisodes:
         if keep < 1:
             raise ValueError(f"keep is {keep}: keep at least one episode of each constraint")
         self.env, self.algo, self.keep = env, algo, keep
-        self._drawn = env if isinstance(env, VecEnv) else None
+        self._drawn = env.simulated
         if self._drawn is not None:
             self._drawn.record()
         self._found: list[list[tuple[tuple[float, float], int]]] = [[] for _ in env.spec.cost_names]

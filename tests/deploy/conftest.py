@@ -24,4 +24,4 @@ def bundle(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("onnxruntime")
     policy = statewise.load_policy(small_run)
     out = tmp_path_factory.mktemp("bundles") / "bundle"
-    return policy.export(out, run=small_run, episodes=24, false_alarms=0.5, warnings=0.6)
+    return policy.export(out, run=small_run, episodes=64, false_alarms=0.5, warnings=0.6)
