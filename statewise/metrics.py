@@ -135,7 +135,13 @@ METRICS = (
     Metric("constraint/*/estimate", "estimated cost",
            "What the constraint bounds, for the current policy: by its kind the expected maximum, sum "
            "or deviation of an episode's costs, or a probability.", 4, True),
+    Metric("constraint/*/shown", "cost in the batch",
+           "What the constraint bounds, as this epoch showed it, without a margin.", 4, True),
     Metric("constraint/*/violation", "violation", "Estimated cost minus the limit.", 4, True),
+    Metric("constraint/*/share", "share of the step",
+           "Share of the trust region's radius that the constraint asks for.", 2),
+    Metric("constraint/*/integral", "integral of the feedback",
+           "Part of that share which past epochs have built up.", 2),
     Metric("constraint/*/requested", "requested decrease", "Decrease asked of the step.", 4),
     Metric("constraint/*/capped", "request capped",
            "1 if the constraint asked for more than an update can grant.", 0),

@@ -198,6 +198,10 @@ class Rollout:
     """[T, B, m] M, as the policy saw it"""
     cost_max: Tensor
     """[T, B, m] M after the row's cost"""
+    true_cost_max_before: Tensor
+    """[T, B, m] the same of the true costs"""
+    true_cost_max: Tensor
+    """[T, B, m]"""
     terminated: Tensor
     """[T, B]"""
     truncated: Tensor

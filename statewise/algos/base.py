@@ -229,6 +229,8 @@ class Algorithm:
         shown = rollout.cost_max.flatten(0, 1).amax(dim=0).tolist()
         tops = [max(a, b) if a else 0.0 for a, b in zip(largest, shown, strict=True)]
         most = torch.tensor(read.ceilings(tops), dtype=torch.float64)
+        true = read.read(rollout.true_cost, rollout.true_cost_max_before, rollout.true_cost_max)
+        seen = mmdp.episode_mean(true, rollout.ended, rollout.age).seen.cpu()
         J, slope = read.values(torch.minimum(about.mean.maximum(about.seen).cpu(), most), largest)
         if critic is not None:
             cost_advantage = cost_advantage @ slope.T.to(cost_advantage)
@@ -242,6 +244,7 @@ class Algorithm:
             cost_target=cost_target.flatten(0, 1),
             positive=returns.positive_ahead(cost, rollout.ended).any(-1).flatten(),
             J=J,
+            shown=read.values(seen, largest)[0],
             channels=tuple(i for i, _ in signal.channels) if signal else (),
             length=about.length,
             episodes=about.episodes,

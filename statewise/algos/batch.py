@@ -32,7 +32,9 @@ class Batch:
     positive: Tensor
     """[N] whether any cost is still to come in the row's episode, as far as the rollout shows"""
     J: Tensor
-    """[m] float64: what each constraint bounds, for the current policy"""
+    """[m] float64: what each constraint bounds, for the current policy, as the critic helps to see it"""
+    shown: Tensor
+    """[m] float64: the same of the true costs, without a margin, as the rollout shows it"""
     channels: tuple[int, ...]
     """[k] the constraint of each channel of the cost critic"""
     length: float
@@ -60,6 +62,7 @@ class Batch:
             out["critic/zero_target_share"] = 1.0 - float(self.positive.float().mean())
             for i, name in enumerate(cost_names):
                 out[f"constraint/{name}/estimate"] = float(self.J[i])
+                out[f"constraint/{name}/shown"] = float(self.shown[i])
                 size = self.cost_advantage[:, i].abs()
                 out[f"constraint/{name}/max_advantage"] = float(size.max())
                 out |= self.by_age(f"constraint/{name}/max_advantage", size, "amax")

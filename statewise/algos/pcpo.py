@@ -34,7 +34,8 @@ class Pcpo(ConstrainedAlgorithm):
         s = self.settings
         step = self.policy_step(batch, surrogates(batch))
         violation, costs = s.violation(batch.J), step.gradients[1:]
-        asked, _ = self.request(step, violation)
+        request = self.request(step, violation)
+        asked = request.decrease
         kl = s.projection == "kl"
         gram = step.S if kl else (costs.double() @ costs.double().T).cpu()
         plan = projected_step(step.q, step.r, asked, gram, self.target_kl)
@@ -45,5 +46,5 @@ class Pcpo(ConstrainedAlgorithm):
         test = line_search.trust_region_test(region, reward_test="never")
         search = step.search(direction, lambda m: test(line_search.Measurement(m.kl, 0.0)))
         metrics = step.metrics(search) | {"policy/feasible": float(plan.feasible)}
-        metrics |= self.by_constraint(violation=violation, requested=asked, beta=plan.beta)
+        metrics |= self.requested(request, violation) | self.by_constraint(beta=plan.beta)
         return metrics | self.fit_critics(batch)

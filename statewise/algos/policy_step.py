@@ -4,15 +4,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from statewise.algos.base import Algorithm, Metrics
 from statewise.algos.batch import Batch
 from statewise.algos.shared_settings import ConstrainedSettings, TrustRegionSettings, spread
-from statewise.core import gaussian, line_search, trust_region
+from statewise.core import feedback, gaussian, line_search, trust_region
 from statewise.core.fisher import MlpFisher, conjugate_gradient
 from statewise.core.line_search import Measurement, Search
 from statewise.core.mmdp import CostSignal
@@ -188,11 +189,36 @@ class TrustRegionAlgorithm(Algorithm):
         return step.metrics(search) | {"policy/q": step.q}
 
 
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What the constraints ask of a step, `[m]` each."""
+
+    decrease: np.ndarray
+    """By how much the step must lower each cost. A negative number is room to raise it"""
+    violation: np.ndarray
+    """The violation that the accepted step must not exceed"""
+    capped: np.ndarray
+    """Whether a violated constraint asks for all it may"""
+    share: np.ndarray | None
+    """What the feedback asks for, as a share of the region's radius; None without feedback"""
+
+
 class ConstrainedAlgorithm(TrustRegionAlgorithm):
     """A trust-region algorithm whose steps raise the reward and keep costs within their limits."""
 
     settings_class = ConstrainedSettings
     settings: ConstrainedSettings
+
+    def build(self) -> dict[str, nn.Module]:
+        self.integral = np.zeros(self.spec.num_costs)
+        """[m] of the feedback on each cost"""
+        return super().build()
+
+    def extra_state(self) -> dict[str, Any]:
+        return {"integral": self.integral.tolist()}
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        self.integral = np.array(state["integral"], dtype=np.float64)
 
     @cached_property
     def cost_signal(self) -> CostSignal:
@@ -215,16 +241,45 @@ class ConstrainedAlgorithm(TrustRegionAlgorithm):
     def learning_rate(self, name: str) -> float:
         return self.settings.cost_critic_lr if name == "cost_value" else self.settings.critic_lr
 
-    def request(self, step: PolicyStep, violation: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """The decrease `[m]` that each constraint asks of a step, and the violation it has to remove.
+    @cached_property
+    def least_limit(self) -> np.ndarray:
+        """[m] the limit of each constraint, raised to what a batch can show"""
+        s, m = self.settings, self.spec.num_costs
+        kinds, margins = s.kinds(m), np.array(self.spec.margin)
+        early = np.where(np.array(kinds) == "probability", 0.0, margins)
+        smallest = s.tolerance * (self.cost_scale - early)
+        return np.maximum(s.limits(m).numpy(), smallest) if s.tolerance else s.limits(m).numpy()
 
-        Up to the tolerance there is no violation. Beyond it a constraint asks for `cost_gain` times as
-        much as it is violated, and all of them for at most `recovery_fraction` of the region.
+    def request(self, step: PolicyStep, violation: Tensor) -> Request:
+        """What each constraint asks of a step. violation: `[m]` by how much the limits are exceeded.
+
+        With feedback it is a share of what the trust region can do, otherwise the violation itself.
+        All constraints together ask for at most `recovery_fraction` of the region.
         """
-        s = self.settings
-        c = violation.numpy() - s.tolerance * self.cost_scale
-        wanted = np.where(c > 0, s.cost_gain * c, c)
-        return trust_region.limit_request(wanted, step.S, self.target_kl, s.recovery_fraction), c
+        s, delta = self.settings, self.target_kl
+        if s.cost_feedback == 0.0:
+            raised = self.least_limit - s.limits(len(violation)).numpy()
+            excess = violation.numpy() - raised
+            asked = trust_region.limit_request(excess, step.S, delta, s.recovery_fraction)
+            return Request(asked, excess, (excess > 0) & (asked < excess), None)
+        excess = step.batch.shown.numpy() - self.least_limit
+        error = feedback.relative_error(excess, self.least_limit)
+        share, self.integral = feedback.control(
+            error, self.integral, s.cost_feedback, s.recovery_fraction
+        )
+        wanted = share * np.sqrt(2 * delta * step.S.diagonal().clamp(min=0.0).numpy())
+        wanted = np.where(share < 0, np.minimum(wanted, excess), wanted)  # it may rise to its limit
+        asked = trust_region.limit_request(wanted, step.S, delta, s.recovery_fraction)
+        return Request(asked, asked, (error > 0) & (share >= s.recovery_fraction), share)
+
+    def requested(self, request: Request, violation: Tensor) -> Metrics:
+        """Metrics of what the constraints asked for."""
+        out = self.by_constraint(
+            violation=violation, requested=request.decrease, capped=request.capped
+        )
+        if request.share is None:
+            return out
+        return out | self.by_constraint(share=request.share, integral=self.integral)
 
     def constrained_step(self, step: PolicyStep, violation: Tensor) -> Metrics:
         """Raise the reward objective with every cost objective within its limit.
@@ -232,7 +287,8 @@ class ConstrainedAlgorithm(TrustRegionAlgorithm):
         violation: `[m]` by how much each constraint is violated, in units of its objective.
         """
         s, q, r, S, delta = self.settings, step.q, step.r, step.S, self.target_kl
-        asked, c = self.request(step, violation)
+        request = self.request(step, violation)
+        asked, c = request.decrease, request.violation
         plan = trust_region.solve(q, r, S, asked, delta, self.cost_scale)
         test = line_search.trust_region_test(
             delta, c.tolist(), feasible=plan.feasible,
@@ -255,10 +311,9 @@ class ConstrainedAlgorithm(TrustRegionAlgorithm):
         for i, name in enumerate(self.spec.cost_names):
             for j, other in enumerate(self.spec.cost_names[:i]):
                 metrics[f"constraint/{name}/s/{other}"] = float(S[i, j])
-        capped = (c > 0) & (asked < s.cost_gain * c)
-        return metrics | self.by_constraint(
-            violation=violation, requested=asked, capped=capped, change=taken or [0.0] * len(c), r=r,
-            s=S.diagonal(), change_planned=plan.cost_change, nu=plan.nu, beta=plan.beta,
+        return metrics | self.requested(request, violation) | self.by_constraint(
+            r=r, s=S.diagonal(), nu=plan.nu, beta=plan.beta,
+            change=taken or [0.0] * len(c), change_planned=plan.cost_change,
         )  # fmt: skip
 
     def fit_critics(self, batch: Batch) -> Metrics:

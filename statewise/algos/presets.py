@@ -41,7 +41,7 @@ _COST: Values = _LIMIT | {"cost_gamma": 0.99, "cost_lam": 0.97}
 _STEP: Values = _COST | {
     "cost_critic_lr": 1e-3,
     "first_cost": 0.0,
-    "cost_gain": 1.0,
+    "cost_feedback": 0.0,
     "recovery_fraction": 1.0,
     "tolerance": 0.0,
     "reward_test": "paper",

@@ -129,7 +129,7 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
     policy_sees_maximum: bool = True
     """Whether the policy observes the running maxima too, or only the critics do. A policy without them
     needs no measured costs once it is trained."""
-    cost_lam: float = number(0.8, least=0, most=1)
+    cost_lam: float = number(0.5, least=0, most=1)
     """Decay of the generalised advantage estimate of the cost. Costs are rare. A larger decay
     has more noise, a smaller one relies on the cost critic."""
     cost_critic_lr: float = number(3e-4, above=0)
@@ -138,15 +138,16 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
     first_cost: float = number(0.05, least=0, finite=True)
     """What a cost critic with a Softplus predicts at the start, at most a sixth of the largest step cost.
     It should expect a little cost everywhere. 0 keeps the initial value of 0.69, as the paper does."""
-    cost_gain: float = number(5.0, least=1, finite=True)
-    """How many times its violation a constraint asks a step to remove. Cost gradients are noisy, so only
-    a part of a predicted decrease comes true. 1 is the paper's value."""
+    cost_feedback: float = number(0.05, least=0, most=1)
+    """Gain of the feedback that sets how much of a step each constraint asks for. The share grows while
+    the true cost, without a margin, is above its limit, and shrinks while it is below. 0 asks for
+    exactly the violation, as the paper does."""
     recovery_fraction: float = number(0.97, above=0, most=1)
     """Most of the trust region's radius that violated constraints may ask for together. The reward keeps
     the rest. 1 is the paper's value. The reward may then not improve."""
-    tolerance: float = number(0.002, least=0, finite=True)
-    """How far above its limit a cost may be, as a share of the largest step cost (for probabilities: of
-    1). No batch meets a limit of exactly 0. 0 is the paper's value."""
+    tolerance: float = number(0.001, least=0, finite=True)
+    """The smallest limit, as a share of the largest true step cost (for probabilities: of 1). No batch
+    shows that a cost is exactly 0, so a lower limit is raised to this. 0 is the paper's value."""
     reward_test: RewardTest = "reference"
     """When a step may lower the reward. "paper": only if no step is feasible. "reference", as the
     published code: while a limit is violated. "always" tests every step. "never" tests none."""

@@ -40,11 +40,12 @@ class BlockedConstraints:
     def _warn(self, name: str, metrics: Mapping[str, Any]) -> None:
         estimate = metrics.get(f"constraint/{name}/estimate", float("nan"))
         limit = estimate - metrics.get(f"constraint/{name}/violation", float("nan"))
+        cost = metrics.get(f"constraint/{name}/shown", estimate)
         log.warning(
-            "the constraint %s has been above its limit since epoch %d (%d epochs): its estimate is "
-            "%.4g, its limit %.4g, and updates cannot lower it further. It takes most of each update "
+            "the constraint %s has been above its limit since epoch %d (%d epochs): it is %.4g, its "
+            "limit %.4g, and updates cannot lower it further. It takes most of each update "
             "from the reward. Try a higher cost limit, a smaller margin, or more time for an episode",
-            name, metrics["epoch"] - self.epochs[name] + 1, self.epochs[name], estimate, limit,
+            name, metrics["epoch"] - self.epochs[name] + 1, self.epochs[name], cost, limit,
         )  # fmt: skip
 
 

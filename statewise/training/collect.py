@@ -70,6 +70,7 @@ class Collector:
 
     def _stack(self, before: list[Step], acts: list[Act], after: list[Step]) -> Rollout:
         ended = torch.stack([s.ended for s in after])
+        went_on = [~s.ended.unsqueeze(-1) for s in before]
         age = episode_age(ended, self._age)
         self._age = (age[-1] + 1).masked_fill(ended[-1], 0)
         return Rollout(
@@ -81,9 +82,13 @@ class Collector:
             cost=torch.stack([s.cost for s in after]),
             true_cost=torch.stack([s.true_cost for s in after]),
             clearance=torch.stack([s.clearance for s in after]),
-            last_cost=torch.stack([s.cost.masked_fill(s.ended.unsqueeze(-1), 0.0) for s in before]),
+            last_cost=torch.stack([s.cost * on for s, on in zip(before, went_on, strict=True)]),
             cost_max_before=torch.stack([s.cost_max_before for s in after]),
             cost_max=torch.stack([s.cost_max for s in after]),
+            true_cost_max_before=torch.stack(
+                [s.true_cost_max * on for s, on in zip(before, went_on, strict=True)]
+            ),
+            true_cost_max=torch.stack([s.true_cost_max for s in after]),
             terminated=torch.stack([s.terminated for s in after]),
             truncated=torch.stack([s.truncated for s in after]),
             sim_fault=torch.stack([s.sim_fault for s in after]),

@@ -128,6 +128,12 @@ def test_a_maximum_is_never_estimated_below_what_was_seen_of_it() -> None:
     assert algo.update(rollout)["constraint/edge0/estimate"] == pytest.approx(16 * 0.25 / 8)
 
 
+def costing(batch: Batch, cost: float) -> Batch:
+    """The batch, as if an episode cost so much, with and without a margin."""
+    J = torch.tensor([cost]).double()
+    return dataclasses.replace(batch, J=J, shown=J)
+
+
 # Units of cost ---------------------------------------------------------------------------------
 
 
@@ -144,15 +150,16 @@ def take_step(
     Violations are in `units`, and so are the advantages of cost: `size` of what chance makes of them.
     """
     env = LineEnv(worlds, len(units), units)
-    algo, batch = learn("scpo", env, **({"tolerance": 0.0, "cost_gain": 1.0} | settings))
+    algo, batch = learn("scpo", env, **({"tolerance": 0.0, "cost_feedback": 0.0} | settings))
     assert isinstance(algo, Scpo)
     algo.epoch = 2
     chance = torch.randn(batch.cost_advantage.shape, generator=torch.Generator().manual_seed(3))
     cost = size * chance if advantage is None else advantage
-    batch = dataclasses.replace(batch, cost_advantage=cost * env.units)
+    excess = (torch.tensor(violation) * env.units).double()
+    batch = dataclasses.replace(batch, cost_advantage=cost * env.units, shown=excess)  # limit 0
     before = algo.policy.flat().clone()
     step = algo.policy_step(batch, surrogates(batch))
-    metrics = algo.constrained_step(step, (torch.tensor(violation) * env.units).double())
+    metrics = algo.constrained_step(step, excess)
     return metrics, algo.policy.flat() - before
 
 
@@ -184,12 +191,63 @@ def test_the_unit_of_a_cost_does_not_matter(
     assert float((also_moved - moved).norm() / moved.norm()) < 0.01
 
 
-def test_a_constraint_asks_for_its_gain_times_what_exceeds_the_tolerance() -> None:
+def test_without_feedback_a_constraint_asks_for_what_exceeds_the_tolerance() -> None:
     """Of a violation of 0.03 and a tolerance of 0.01 * 2, the largest step cost, 0.01 is left."""
-    metrics, _ = take_step([0.03], size=1.0, tolerance=0.01, cost_gain=3.0)
-    assert metrics["constraint/edge0/requested"] == pytest.approx(0.03, rel=1e-4)
-    metrics, _ = take_step([0.015], size=1.0, tolerance=0.01, cost_gain=3.0)
+    metrics, _ = take_step([0.03], size=1.0, tolerance=0.01)
+    assert metrics["constraint/edge0/requested"] == pytest.approx(0.01, rel=1e-4)
+    metrics, _ = take_step([0.015], size=1.0, tolerance=0.01)
     assert metrics["constraint/edge0/requested"] == pytest.approx(-0.005, rel=1e-4)
+
+
+@pytest.mark.parametrize(("violation", "share"), [(0.06, 0.6), (0.025, 0.15), (0.0, -0.5)])
+def test_with_feedback_a_constraint_asks_for_a_share_of_what_the_region_can_do(
+    violation: float, share: float
+) -> None:
+    """The limit is 0.01 * 2: three times that is an error of 1, a quarter too much is 0.25, none is -1.
+    The first share is 0.1 * (5 + 1) times the error, and the integral is never below 0."""
+    metrics, _ = take_step([violation], tolerance=0.01, cost_feedback=0.1)
+    most = math.sqrt(2 * 0.02 * metrics["constraint/edge0/s"])
+    assert metrics["constraint/edge0/requested"] == pytest.approx(share * most, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["scpo", "cpo", "pcpo"])
+def test_the_request_grows_while_a_cost_stays_above_its_limit_and_shrinks_while_it_is_below(
+    name: str,
+) -> None:
+    algo, batch = learn(name, LineEnv(16), cost_feedback=0.1)
+
+    def integrals(cost: float, epochs: int) -> list[float]:
+        fixed = costing(batch, cost)
+        return [algo.update_networks(fixed)["constraint/edge0/integral"] for _ in range(epochs)]
+
+    assert integrals(9.0, 3) == pytest.approx([0.1, 0.2, 0.3])
+    assert integrals(9.0, 10)[-1] == pytest.approx(0.97), "it cannot wind up beyond the cap"
+    assert integrals(0.0, 2) == pytest.approx([0.87, 0.77])
+    assert integrals(0.0, 30)[-1] == 0.0, "safe epochs give no credit"
+
+
+def test_the_feedback_follows_the_true_cost_and_not_the_one_with_a_margin() -> None:
+    algo, batch = learn("scpo", LineEnv(16), cost_feedback=0.1)
+    near = dataclasses.replace(costing(batch, 0.0), J=torch.tensor([9.0]).double())
+    metrics = algo.update_networks(near)
+    assert metrics["constraint/edge0/violation"] == 9.0
+    assert metrics["constraint/edge0/share"] == pytest.approx(-0.5)
+
+
+def test_a_cost_below_its_limit_may_rise_to_it() -> None:
+    """Though the feedback would grant less room than that."""
+    algo, batch = learn("scpo", LineEnv(16), cost_limit=(2.0,), cost_feedback=0.05)
+    small = costing(dataclasses.replace(batch, cost_advantage=1e-3 * batch.cost_advantage), 0.5)
+    metrics = algo.update_networks(small)
+    assert metrics["constraint/edge0/requested"] == pytest.approx(-1.5)
+
+
+def test_the_feedback_is_part_of_the_saved_state() -> None:
+    algo, batch = learn("scpo", LineEnv(16))
+    algo.update_networks(costing(batch, 9.0))
+    other, _ = learn("scpo", LineEnv(16))
+    other.load_state_dict(algo.state_dict())
+    assert other.extra_state() == algo.extra_state() == {"integral": [pytest.approx(0.05)]}
 
 
 def test_violated_constraints_ask_together_for_a_part_of_the_region() -> None:
@@ -237,28 +295,30 @@ def test_nothing_is_rescued_where_the_reward_must_not_fall_or_a_gradient_is_not_
 def test_the_settings_of_a_method_reach_its_step(name: str) -> None:
     def update(**settings: Any) -> dict[str, float]:
         algo, batch = learn(name, LineEnv(16), log_std=0.5, **settings)
-        return algo.update_networks(dataclasses.replace(batch, J=torch.tensor([9.0]).double()))
+        return algo.update_networks(costing(batch, 9.0))
 
-    half = update(recovery_fraction=0.5)
+    half = update(recovery_fraction=0.5, cost_feedback=0.1)
     most = math.sqrt(2 * 0.02 * half["constraint/edge0/s"])
     assert half["constraint/edge0/requested"] == pytest.approx(0.5 * most, rel=1e-4)
-    asked = update(recovery_fraction=1.0, cost_gain=2.0, tolerance=0.0)
-    assert asked["constraint/edge0/requested"] == pytest.approx(18.0)
+    asked = update(recovery_fraction=1.0, cost_feedback=0.0, tolerance=0.0)
+    assert asked["constraint/edge0/requested"] == pytest.approx(9.0)
     assert update(cost_limit=(2.0,))["constraint/edge0/violation"] == pytest.approx(7.0)
     assert update()["policy/rescued"] == 0.0
-    assert update(cost_reduction=1e9)["policy/rescued"] == 1.0
-    assert update(cost_reduction=1e9, reward_test="always")["policy/rescued"] == 0.0
+    assert update(cost_reduction=1e9, cost_feedback=0.0)["policy/rescued"] == 1.0
+    always = update(cost_reduction=1e9, cost_feedback=0.0, reward_test="always")
+    assert always["policy/rescued"] == 0.0
 
 
 @pytest.mark.parametrize("name", ["scpo", "cpo", "pcpo"])
 def test_the_aids_of_the_constrained_step_are_open_to_all_who_take_it(name: str) -> None:
     """Within the tolerance, in units of the largest cost of a step, which is 2, there is room."""
-    algo, batch = learn(name, LineEnv(16), tolerance=0.01)
-    batch = dataclasses.replace(batch, J=torch.zeros(1).double())
+    algo, batch = learn(name, LineEnv(16), tolerance=0.01, cost_feedback=0.0)
+    batch = costing(batch, 0.0)
     assert algo.update_networks(batch)["constraint/edge0/requested"] == pytest.approx(-0.01 * 2)
-    aids = {"cost_gain", "recovery_fraction", "tolerance", "cost_lam", "cost_critic_lr"}
+    aids = {"recovery_fraction", "tolerance", "cost_lam", "cost_critic_lr"}
     defaults = get_algorithm("scpo").settings_class()
     assert all(getattr(algo.settings, a) == getattr(defaults, a) for a in aids - {"tolerance"})
+    assert get_algorithm(name).settings_class().cost_feedback == defaults.cost_feedback
 
 
 # Prices ----------------------------------------------------------------------------------------
@@ -351,8 +411,8 @@ def test_at_a_limit_of_zero_the_published_barrier_is_hardly_felt() -> None:
 @pytest.mark.parametrize("projection", ["kl", "l2"])
 def test_a_projected_step_ends_on_the_limit_and_got_there_the_nearest_way(projection: str) -> None:
     algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, projection=projection, keep_region=False,
-                        cost_gain=1.0, tolerance=0.0, recovery_fraction=1.0)  # fmt: skip
-    batch = dataclasses.replace(batch, J=torch.tensor([0.05], dtype=torch.float64))
+                        cost_feedback=0.0, tolerance=0.0, recovery_fraction=1.0)  # fmt: skip
+    batch = costing(batch, 0.05)
     assert isinstance(algo, Pcpo)
     step = algo.policy_step(batch, surrogates(batch))
     reward, (b,) = step.natural[0], step.gradients[1:]
@@ -369,8 +429,8 @@ def test_a_projected_step_ends_on_the_limit_and_got_there_the_nearest_way(projec
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_projected_step_leaves_the_trust_region_only_where_it_may(keep: bool) -> None:
-    algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, keep_region=keep)
-    batch = dataclasses.replace(batch, J=torch.tensor([5.0], dtype=torch.float64))
+    algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, keep_region=keep, cost_feedback=0.0)
+    batch = costing(batch, 5.0)
     assert (algo.update_networks(batch)["policy/kl"] <= 0.02) == keep
 
 

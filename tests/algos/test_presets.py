@@ -45,10 +45,12 @@ def test_every_preset_of_every_algorithm_resolves(name: str, preset: str) -> Non
 
 def test_what_is_given_wins_over_a_preset_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        given = {"suite": "Point-Hazard-8", "preset": "paper", "cost_gain": 3.0}
+        given = {"suite": "Point-Hazard-8", "preset": "paper", "cost_feedback": 0.3}
         _, own = parse_run(given, text=False)
-    assert own.cost_gain == 3.0 and own.tolerance == 0.0  # type: ignore[attr-defined]
-    assert "cost_gain is given as 3.0: it wins over the preset paper, which has 1.0" in caplog.text
+    assert own.cost_feedback == 0.3 and own.tolerance == 0.0  # type: ignore[attr-defined]
+    assert (
+        "cost_feedback is given as 0.3: it wins over the preset paper, which has 0.0" in caplog.text
+    )
 
 
 def test_an_unknown_preset_is_named_with_the_known_ones() -> None:

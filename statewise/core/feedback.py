@@ -1,0 +1,41 @@
+"""Feedback on a cost: how much of a step its constraint asks for.
+
+A cost gradient is mostly noise once costs are rare, so a step seldom does to the cost what was planned.
+A controller corrects this. It compares the cost with its limit after each step, and moves the share of
+the trust region that the constraint asks for: up while the cost is above its limit, down while it is
+below. This is proportional-integral control, as of a thermostat.
+
+Legend: e relative error of a cost, I integral of the errors, κ share of the region's radius. With κ the
+step must lower the cost by κ · sqrt(2 δ bᵀF⁻¹b), the most that any step in the region can do. At κ = 1
+the step does nothing else, at 0 it leaves the cost as it is, and at -1 the constraint is free.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+PROPORTIONAL = 5.0
+"""The proportional gain in units of the integral gain. Chosen by hand: a violation of twice the limit
+acts at once like five epochs of it."""
+
+
+def relative_error(excess: npt.ArrayLike, limit: npt.ArrayLike) -> Array:
+    """e `[m]`: by what share of its limit a cost is too high, from -1 (no cost) to 1 (twice the limit).
+
+    excess: `[m]` the cost minus its limit. At a limit of 0 any cost is too high, and none is not.
+    """
+    above, least = np.asarray(excess, dtype=np.float64), np.asarray(limit, dtype=np.float64)
+    sign = np.where(above > 0.0, 1.0, -1.0)
+    share = np.divide(above, least, out=sign, where=least > 0.0)
+    return np.clip(share, -1.0, 1.0)
+
+
+def control(error: Array, integral: Array, gain: float, most: float) -> tuple[Array, Array]:
+    """κ `[m]`, from -1 to `most`, and the new integral `[m]`, from 0 to `most`.
+
+    The integral cannot wind up: not beyond what the region can do, and not to a credit of safe epochs,
+    which later costs would have to use up first.
+    """
+    integral = np.clip(integral + gain * error, 0.0, most)
+    return np.clip(PROPORTIONAL * gain * error + integral, -1.0, most), integral
