@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -70,12 +71,37 @@ def test_effort_is_the_torque_at_the_joint_and_a_limit_out_of_reach_is_refused()
         VecEnv("Ant-Effort-50", 1)
 
 
-def test_joint_limits_that_the_start_pose_exceeds_are_widened_to_it() -> None:
-    assert VecEnv("Humanoid-Joint-0", 1).reset().clearance.item() == pytest.approx(0.0, abs=1e-3)
+def test_joint_limits_that_the_start_pose_is_at_are_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("statewise.envs.constraints.joint._TOLD", set())
+    with caplog.at_level(logging.WARNING):
+        env = VecEnv("Humanoid-Joint-2", 1)
+    assert "the upper limit of jointpos_right_knee, the upper limit of jointpos_left_knee" in (
+        caplog.text
+    )
+    # The hips start 5 degrees from a limit, the straight knees do not count.
+    assert env.reset().clearance.item() == pytest.approx(3.0, abs=1e-3)
     with pytest.raises(
-        ValueError, match=r"Joint-5 is broken at the start: jointpos_.* starts 0 deg"
+        ValueError, match=r"Joint-6 is broken at the start: jointpos_right_hip_x .* starts 5 deg"
     ):
-        VecEnv("Humanoid-Joint-5", 1)
+        VecEnv("Humanoid-Joint-6", 1)
+
+
+def test_the_limit_opposite_to_one_that_is_left_out_counts(tmp_path: Path) -> None:
+    file = tmp_path / "knee.xml"
+    file.write_text(
+        """<mujoco><compiler angle="degree"/><option gravity="0 0 0"/><worldbody><body name="base">
+        <geom size="0.1"/><body pos="0 0 0.2"><joint name="knee" axis="0 0 1" range="0 60"/>
+        <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0"/></body></body></worldbody>
+        <actuator><position joint="knee" kp="20" kv="2"/></actuator></mujoco>"""
+    )
+    statewise.register_robot("Knee", file, replace=True)
+    env = VecEnv("Knee-Joint-10", 1)
+    assert env.reset().clearance.item() == pytest.approx(50.0, abs=1e-3)
+    for _ in range(100):
+        step = env.step(torch.ones(1, 1))
+    assert step.clearance.item() < 0  # near 60 degrees
 
 
 @pytest.mark.parametrize("robot", ("Point", "Ant", "Humanoid"))

@@ -51,7 +51,8 @@ class Run(Task):
         return torch.cat([forward, torch.zeros_like(forward)], dim=1)
 
     def observe(self, world: World) -> dict[str, Tensor]:
-        return {"command": self.command(world)}
+        """The command, and which way is up in the robot's frame: without it a robot cannot balance."""
+        return {"command": self.command(world), "up": world.axes[:, :, 2]}
 
     def remember(self, world: World) -> Tensor:
         """[R, 2] the sum of the velocities so far"""
