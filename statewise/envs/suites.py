@@ -165,6 +165,12 @@ def _constraint(suite: Suite, entry: Entry[Constraint], tokens: list[str]) -> Co
     others = [] if numbers is None else numbers
     one = entry.make(robot, *(1 if i == count else v for i, v in enumerate(others or [1])))
     most = largest_count(dataclasses.replace(suite, constraints=(one,)).arena)
+    if most == 0:
+        raise ValueError(
+            f"suite {suite.name!r}: no {kind} fits into the arena of the {robot.name} beside its start "
+            f"and its {suite.task.kind} task. Choose another constraint, or give the robot a smaller "
+            f"keepout or a larger extent when you register it"
+        )
     raise ValueError(
         f"suite {suite.name!r} asks for {given} {kind}s: give a whole number from 1 to {most}, which "
         f"is what fits the arena"

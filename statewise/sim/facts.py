@@ -11,7 +11,6 @@ import numpy as np
 
 from statewise.sim.scene import ROBOT, Scene
 
-
 _AT_LIMIT = math.radians(1.0)
 """A start pose this close to a limit is at the limit: a straight knee, for example."""
 

@@ -43,6 +43,11 @@ class Run(Task):
         self, robot: Robot, top: Annotated[float, Range(above=0.0, most=100.0)] = 1.0
     ) -> None:
         super().__init__(robot)
+        if robot.pinned:
+            raise ValueError(
+                f"Run is a task for robots that move, and the base of the {robot.name} is fixed: "
+                f"choose another task"
+            )
         self.top = top
 
     def command(self, world: World) -> Tensor:
