@@ -143,6 +143,33 @@ def test_a_pushed_box_moves_and_pays_its_progress() -> None:
     assert done and step.terminated.item() and total > 1.5
 
 
+def test_a_swimmer_pushes_its_box_to_the_goal_with_a_plain_gait() -> None:
+    env = VecEnv("Swimmer-Push", 1)
+    env.reset_to(
+        torch.zeros(1, 2), torch.zeros(1), torch.tensor([[1.5, -0.2, 0.2]]),
+        box=torch.tensor([[[0.5, 0.0, 0.15]]]),
+    )  # fmt: skip
+    for i in range(999):
+        phase = torch.tensor(i * env.spec.control_dt * 2 * math.pi / 3.2)
+        step = env.step(torch.stack([phase.sin(), (phase + 1.2).sin()]).unsqueeze(0))
+        if step.success.item():
+            return
+    raise AssertionError(f"the box is still at {env.objects('box')[0, 0].tolist()}")
+
+
+def test_robots_are_paid_to_go_behind_the_box() -> None:
+    env = VecEnv("Point-Push", 2)
+    robot = torch.tensor([[1.0, 0.0], [0.2, 0.0]])  # in front of the box, and behind it
+    env.reset_to(
+        robot, torch.zeros(2), torch.tensor([[1.7, 0.0, 0.2]]).expand(2, 3),
+        box=torch.tensor([[[0.6, 0.0, 0.15]]]).expand(2, 1, 3),
+    )  # fmt: skip
+    task, world = env.suite.task, env.look(0, env._sensors[:1])
+    assert task.remember(world)[0].tolist() == pytest.approx([1.1, 0.7], abs=1e-3)
+    world = env.look(1, env._sensors[1:])
+    assert task.remember(world)[0].tolist() == pytest.approx([1.1, 0.1], abs=1e-3)
+
+
 def test_a_command_is_observed_and_kept_by_standing_robots_never() -> None:
     env = VecEnv("Point-Run", 4, seed=2)
     step = env.reset()
