@@ -274,8 +274,9 @@ def test_a_keyframe_that_is_too_short_is_refused_unless_another_one_is_chosen(
 
 def test_an_arm_is_not_asked_to_run_and_its_arena_names_what_does_not_fit(tmp_path: Path) -> None:
     statewise.register_robot("Own", write(tmp_path, FILES["arm"]), extent=0.3, reach=0.3)
-    with pytest.raises(ValueError, match="Run is a task for robots that move"):
-        statewise.make_env("Own-Run")
+    for task in ("Run", "Push"):
+        with pytest.raises(ValueError, match=f"{task} is a task for robots that move"):
+            statewise.make_env(f"Own-{task}")
     with pytest.raises(ValueError, match="no Pillar fits into the arena of the Own"):
         statewise.make_env("Own-Pillar-1")
 

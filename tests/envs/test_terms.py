@@ -295,6 +295,74 @@ def test_a_constraint_of_a_wrong_form_is_refused(clean: None, result: object, me
         VecEnv("Point-Hazard-1-Wrong")
 
 
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda w: torch.ones(3), r"returned torch.float32 of shape \(3,\) for 4 worlds"),
+        (lambda w: 1.0 if not w.starts else torch.ones(len(w)), "returned a float for 2 worlds"),
+        (lambda w: torch.ones(len(w) if w.starts else 1), r"shape \(1,\) for 2 worlds"),
+    ],
+)
+def test_a_wrong_form_that_shows_late_names_the_constraint(
+    clean: None, result: object, message: str
+) -> None:
+    def late(world: World) -> Tensor:
+        return result(world)  # type: ignore[operator,no-any-return]
+
+    statewise.constraint("Late")(late)
+    with pytest.raises((ValueError, TypeError), match=f"the constraint Late of .* {message}"):
+        env = VecEnv("Point-Hazard-1-Late", 2)
+        env.reset()
+        env.step(torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"sensors": "gyro"}, r"sensors is 'gyro': give names, as in sensors=\('gyro',\)"),
+        ({"draws": -1}, "draws is -1: give a whole number"),
+        ({"things": lambda self: ["crate"]}, "return a tuple of Things"),
+        ({"things": lambda self: (statewise.Things("crate", 0, 0.2),)}, "count is 0"),
+        ({"things": lambda self: (statewise.Things("crate", 1, math.nan),)}, "keepout is nan"),
+        ({"observe": lambda self, world: [1.0]}, "return a dict"),
+        ({"remember": lambda self, world: 1.0}, r"remember\(\) returned 1.0 for 3 worlds"),
+        ({"move": lambda self, world: {"crate": world.position}}, "moves 'crate', but the objects"),
+        (
+            {"move": lambda self, world: {"goal": world.position}},
+            r"moves 'goal' .*return \(2, 1, 3",
+        ),
+    ],
+)
+def test_a_task_of_a_wrong_form_is_refused_by_name(
+    clean: None, parts: dict[str, object], message: str
+) -> None:
+    body = {
+        "reward": lambda self, world: world.position[:, 0],
+        "things": lambda self: (statewise.Things("goal", 1, 0.4),),
+    }
+    statewise.task("Odd")(type("Odd", (Task,), body | parts))
+    with pytest.raises((ValueError, TypeError), match=message):
+        env = VecEnv("Point-Odd-Hazard-1", 2)
+        env.reset()
+        env.step(torch.zeros(2, 2))
+
+
+def test_registrations_that_cannot_work_are_refused(clean: None) -> None:
+    def keyword(world: World, *, limit: float) -> Tensor:
+        return limit - world.position[:, 0]
+
+    with pytest.raises(TypeError, match="'limit' cannot be given by its place"):
+        statewise.constraint("Keyword")(keyword)
+    with pytest.raises(ValueError, match="'speed' differs from the constraint 'Speed' in capitals"):
+        statewise.constraint("speed")(keyword)
+    with pytest.raises(TypeError, match="contact is 'yes': give True or False"):
+        statewise.constraint("Touch", contact="yes")(keyword)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="defines no method reward"):
+        statewise.task("Nothing")(type("Nothing", (Task,), {}))
+    with pytest.raises(TypeError, match="defines no method clearance"):
+        statewise.constraint("Void")(type("Void", (statewise.Constraint,), {}))
+
+
 def test_a_task_that_never_ends_is_refused(clean: None) -> None:
     @statewise.task("Wander")
     class Wander(Task):

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from statewise.envs.robots import Robot
 from statewise.envs.tasks import Task, task
+from statewise.envs.tasks.base import refuse_fixed
 from statewise.envs.tasks.goal import GREEN, goal_marks
 from statewise.envs.terms import RGB, Things
 from statewise.envs.world import World
@@ -35,6 +37,10 @@ class Push(Task):
     colours: ClassVar[dict[str, RGB]] = {"goal_lidar": GREEN, "box_lidar": _YELLOW}
 
     radius = _RADIUS
+
+    def __init__(self, robot: Robot) -> None:
+        super().__init__(robot)
+        refuse_fixed(self)
 
     def things(self) -> tuple[Things, ...]:
         return (

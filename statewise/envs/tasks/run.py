@@ -10,6 +10,7 @@ from torch import Tensor
 
 from statewise.envs.robots import Robot
 from statewise.envs.tasks import Task, task
+from statewise.envs.tasks.base import refuse_fixed
 from statewise.envs.terms import RGB
 from statewise.envs.world import World
 from statewise.settings import Range
@@ -43,11 +44,7 @@ class Run(Task):
         self, robot: Robot, top: Annotated[float, Range(above=0.0, most=100.0)] = 1.0
     ) -> None:
         super().__init__(robot)
-        if robot.pinned:
-            raise ValueError(
-                f"Run is a task for robots that move, and the base of the {robot.name} is fixed: "
-                f"choose another task"
-            )
+        refuse_fixed(self)
         self.top = top
 
     def command(self, world: World) -> Tensor:
