@@ -30,6 +30,7 @@ format: .venv/dev
 
 pictures: .venv/base
 	$(BIN)/python docs/make_pictures.py
+	@echo "docs/make_videos.py films the examples: give it the folders of trained runs"
 
 attack: .venv/dev
 	$(BIN)/python benchmarks/attack.py

@@ -20,17 +20,12 @@ from torch import Tensor
 import statewise
 
 SUITE = "Quad-Run-Speed-1.5-Tilt-30"
-PERIOD = 0.4  # seconds of one stride
-DIAGONALS = (
-    0.0,
-    math.pi,
-    math.pi,
-    0.0,
-)  # phase of the front left, front right, hind left, hind right leg
+PERIOD = 0.3  # seconds of one stride
+DIAGONALS = (0.0, math.pi, math.pi, 0.0)  # phases: front left and right, hind left and right
 
 # Here, and not in main, so that `--import quadruped` registers it too.
 statewise.register_robot(
-    "Quad", Path(__file__).with_name("quad.xml"), steps=10_000_000, replace=True
+    "Quad", Path(__file__).with_name("quad.xml"), steps=3_000_000, replace=True
 )
 
 
@@ -55,7 +50,7 @@ def main(num_envs: int = 16, steps: int = 200) -> dict[str, float]:
     return result
 
 
-def trot(time: float, stride: float = 0.5, lift: float = 0.5) -> Tensor:
+def trot(time: float, stride: float = 1.0, lift: float = 1.0) -> Tensor:
     """Actions `[1, 12]`: the legs swing as a cosine, and the knees bend while they come forward."""
     angles: list[float] = []
     for phase in DIAGONALS:

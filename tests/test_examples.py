@@ -76,6 +76,21 @@ def test_quadruped_trots_inside_its_limits() -> None:
     assert result["speed limit"] > 0 and result["tilt limit"] > 0
 
 
+def test_the_noise_of_a_new_policy_does_not_tip_the_quadruped() -> None:
+    example("quadruped")
+    env = statewise.make_env("Quad-Run-Speed-1.5-Tilt-30", 8)
+    env.reset(seed=0)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(150):
+        step = env.step(0.6 * torch.randn(8, 12, generator=generator))
+    assert bool((step.min_clearance[:, 1] > 0).all())
+
+
+def test_boxes_are_pushed_to_their_goals() -> None:
+    result = example("pushed_box")["main"](num_envs=16, steps=700)
+    assert result["pushed"] >= 8 and 0 < result["violated"] < result["episodes"]
+
+
 def test_cart_keeps_clear_of_walking_people() -> None:
     main = example("walking_person")["main"]
     careful, careless = (main(num_envs=16, steps=250, care=care) for care in (1.0, 0.0))

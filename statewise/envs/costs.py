@@ -94,13 +94,27 @@ def find_ceiling(constraint: Constraint, at_rest: float) -> float:
     """The largest cost of a constraint. `at_rest`: its clearance for a robot with nothing around it."""
     ceiling = constraint.ceiling
     if ceiling is None:
-        ceiling = 1.0 if constraint.things() or at_rest == 0 else at_rest
+        ceiling = 1.0 if constraint.things() or at_rest <= 0 else at_rest
     if not (isinstance(ceiling, int | float) and 0 < ceiling < math.inf):
         raise ValueError(
             f"the ceiling of {constraint.kind} is {ceiling!r}: it is the largest cost of a step, so "
             f"give a finite number above 0"
         )
     return float(ceiling)
+
+
+def check_form(found: object, rows: int, label: str) -> None:
+    """Refuse what a constraint returned for so many worlds, unless it is one float for each."""
+    if not isinstance(found, Tensor):
+        raise TypeError(
+            f"{label} returned a {type(found).__name__} for {rows} worlds: return a tensor [R], "
+            f"one clearance for each world"
+        )
+    if tuple(found.shape) != (rows,) or not found.is_floating_point():
+        raise ValueError(
+            f"{label} returned {found.dtype} of shape {tuple(found.shape)} for {rows} worlds: "
+            f"return floats of shape ({rows},), one clearance for each world"
+        )
 
 
 def check_clearance(constraint: Constraint, world: World, suite: str) -> float:
@@ -110,16 +124,7 @@ def check_clearance(constraint: Constraint, world: World, suite: str) -> float:
     """
     label = f"the constraint {constraint.kind} of {suite}"
     found = constraint.clearance(world)
-    if not isinstance(found, Tensor):
-        raise TypeError(
-            f"{label} returned a {type(found).__name__} for {len(world)} worlds: return a tensor [R], "
-            f"one clearance for each world"
-        )
-    if tuple(found.shape) != (len(world),) or not found.is_floating_point():
-        raise ValueError(
-            f"{label} returned {found.dtype} of shape {tuple(found.shape)} for {len(world)} worlds: "
-            f"return floats of shape ({len(world)},), one clearance for each world"
-        )
+    check_form(found, len(world), label)
     clearance = float(found[0])
     if not math.isfinite(clearance):
         raise ValueError(

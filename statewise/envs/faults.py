@@ -16,8 +16,9 @@ log = logging.getLogger("statewise")
 class FaultCount:
     """How many episodes a fault has ended, with a warning for new ones.
 
-    On the CPU the warning comes with the step. On a device faults are counted there, so that no
-    step has to wait for it. The warning then comes when `total` is read.
+    On the CPU the warning comes with the step, and the next one when there are twice as many faults, so
+    that a broken model does not flood the log. On a device faults are counted there, so that no step
+    has to wait for it. The warning then comes when `total` is read.
     """
 
     def __init__(self, suite: str, sim: Simulator, may_fail: Sequence[str]) -> None:
@@ -28,6 +29,10 @@ class FaultCount:
     def restore(self, total: int) -> None:
         """Continue from a count that was saved."""
         self._total = total
+        self._next = total + 1
+        """Only on the CPU: the total at which the next warning is due"""
+        self._quiet = 0
+        """Only on the CPU: faults since the last warning"""
         zeros = [0] * (1 + len(self._may_fail))
         self._counts = torch.tensor([total, *zeros], device=self._sim.device)
         """Only on a device: all faults; since the last warning, those by a refused action and by each
@@ -44,9 +49,13 @@ class FaultCount:
         elif bool(fault.any()):
             worlds, reasons = fault.nonzero()[:, 0].tolist(), self._sim.messages
             self._total += len(worlds)
+            self._quiet += len(worlds)
+            if self._total < self._next:
+                return
             parts = failed().tolist()
             found = {w: reasons.get(w) or self._name(parts[w]) for w in worlds}
-            self._warn(len(worlds), found)
+            self._warn(self._quiet, found)
+            self._next, self._quiet = 2 * self._total, 0
 
     def _name(self, failed: Sequence[bool]) -> str:
         """Why a world failed if physics does not know it."""

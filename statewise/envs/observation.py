@@ -49,7 +49,13 @@ class Observer:
             s, block = self._sensors[name], _block(name)
             sizes[block] = sizes.get(block, 0) + s.stop - s.start
         for term in self._terms:
-            for name, part in term.observe(view(world, term)).items():
+            found = term.observe(view(world, term))
+            if not isinstance(found, dict):
+                raise TypeError(
+                    f"{term.kind}: observe() returned a {type(found).__name__}: return a dict of "
+                    f"tensors [R, d] by name"
+                )
+            for name, part in found.items():
                 _check_part(part, len(world), f"the block {name!r} of {term.kind}")
                 if name in sizes:
                     raise ValueError(

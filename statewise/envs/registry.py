@@ -78,6 +78,12 @@ class Registry(Generic[T]):
             )
         if _is_number(kind):
             raise ValueError(f"{self.sort} name {kind!r} reads as a number: choose another")
+        same = next((name for name in self.taken if name.lower() == kind.lower()), kind)
+        if same != kind:
+            raise ValueError(
+                f"{self.sort} name {kind!r} differs from the {self.taken[same]} {same!r} in capitals "
+                f"only: choose another"
+            )
         other = self.taken.get(kind)
         if other is not None and (other != self.sort or not replace):
             hint = "; pass replace=True to replace it" if other == self.sort else ""
@@ -101,6 +107,11 @@ def _parameters(made: Callable[..., Any], kind: str) -> tuple[Parameter, ...]:
         raise TypeError(f"{kind}: its first parameter is missing; a function takes (world, ...)")
     found = []
     for parameter in given[1:]:
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            raise TypeError(
+                f"{kind}: the parameter {parameter.name!r} cannot be given by its place: write it as "
+                f"a plain one, without * or /"
+            )
         hint = hints.get(parameter.name)
         extra = getattr(hint, "__metadata__", ())
         base = typing.get_args(hint)[0] if extra else hint

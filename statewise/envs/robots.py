@@ -26,7 +26,9 @@ _FILES = Path(__file__).parent / "robots"
 _IMU = ("accelerometer", "velocimeter", "gyro", "magnetometer")
 _JOINTS = ("jointpos_*", "jointvel_*")
 _LEGS = (*_IMU, *_JOINTS, "touch_*")
-_ACTION_SCALE = 0.5
+_ACTION_SCALE = 0.25
+"""Radians. With 0.5 the noise of a new policy alone makes quadrupeds fall (Barkour: every world tilts by
+more than 30 degrees within 200 steps, with 0.25 none does)."""
 _CONTROL_DT = 0.02
 SHORT, LONG = 6_000_000, 30_000_000
 

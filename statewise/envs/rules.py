@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from statewise.envs.costs import check_clearance, find_ceiling
+from statewise.envs.costs import check_clearance, check_form, find_ceiling
 from statewise.envs.observation import Observer
 from statewise.envs.suites import Suite
 from statewise.envs.tasks.base import Task
@@ -60,13 +60,21 @@ class Rules:
             objects[:, at] = world.sensor(pattern).unflatten(1, (-1, 3))
         for term in self._movers:
             for kind, centres in term.move(self._view(world, term)).items():
+                self._check_moved(objects, term, kind, centres)
                 objects[:, self.stage.kinds[kind]] = centres
         return world.with_objects(objects)
 
     def clearance(self, world: World) -> Tensor:
         """[R, m] of each constraint, in the order of the suite's name"""
         found = [c.clearance(self._view(world, c)) for c in self.suite.constraints]
-        return torch.stack(found, dim=1) if found else world.sensors.new_zeros(len(world), 0)
+        if not found:
+            return world.sensors.new_zeros(len(world), 0)
+        try:
+            return torch.stack(found, dim=1)
+        except (RuntimeError, TypeError):
+            for constraint, part in zip(self.suite.constraints, found, strict=True):
+                check_form(part, len(world), self._label(constraint))
+            raise
 
     def outcome(self, world: World) -> tuple[Tensor, Tensor, Tensor]:
         """The reward, whether the task is over, and whether it succeeded: `[R]` each."""
@@ -108,6 +116,23 @@ class Rules:
         """[R, m + 1] which of the clearances `[R, m]` and of the rewards `[R]` are not finite"""
         return ~torch.isfinite(torch.cat([clearance, reward.unsqueeze(1)], dim=1))
 
+    def _label(self, term: Term) -> str:
+        sort = "task" if isinstance(term, Task) else "constraint"
+        return f"the {sort} {term.kind} of {self.suite.name}"
+
+    def _check_moved(self, objects: Tensor, term: Term, kind: str, centres: Tensor) -> None:
+        """Refuse new centres of unknown objects, or of another number of them."""
+        if kind not in self.stage.kinds:
+            known = ", ".join(self.stage.kinds) or "none"
+            raise ValueError(f"{self._label(term)} moves {kind!r}, but the objects are: {known}")
+        at = self.stage.kinds[kind]
+        wanted = (len(objects), at.stop - at.start, 3)
+        if tuple(centres.shape) != wanted:
+            raise ValueError(
+                f"{self._label(term)} moves {kind!r} to centres of shape {tuple(centres.shape)}: "
+                f"return {wanted}"
+            )
+
     # Before the first step ---------------------------------------------------------------------
 
     def _view(self, world: World, term: Term) -> World:
@@ -131,15 +156,32 @@ class Rules:
         """
         name, ceilings = self.suite.name, []
         try:
+            for term in self.suite.terms:
+                self._check_memory(at_rest, term)
             world = self.rest(at_rest, _TRIED)
             self._check_task(world, self.suite.task)
             for constraint in self.suite.constraints:
                 found = check_clearance(constraint, self._view(world, constraint), name)
                 ceilings.append(find_ceiling(constraint, found))
+            self.clearance(self.rest(at_rest, _TRIED + 1))  # the number of worlds is no constant
             self._observer.measure(world, self._view)
         except MissingSensor as error:
             raise MissingSensor(f"{name} cannot be made: {error}") from error
         return ceilings
+
+    def _check_memory(self, at_rest: Tensor, term: Term) -> None:
+        """Refuse what a term remembers unless it is `[R, k]`."""
+        objects = at_rest.new_full((_TRIED, self.stage.num_objects, 3), FAR)
+        draws = at_rest.new_full((_TRIED, self.num_draws), 0.5)
+        world = World(self.stage, at_rest.expand(_TRIED, -1), objects, draws=draws)
+        memory = term.remember(self._view(world, term))
+        if memory is None or (isinstance(memory, Tensor) and memory.shape[:-1] == (_TRIED,)):
+            return
+        what = f"shape {tuple(memory.shape)}" if isinstance(memory, Tensor) else repr(memory)
+        raise ValueError(
+            f"{self._label(term)}: remember() returned {what} for {_TRIED} worlds: return a tensor "
+            f"[R, k]"
+        )
 
     def _check_task(self, world: World, task: Task) -> None:
         """Refuse a task whose reward or ends have a wrong form."""

@@ -99,6 +99,7 @@ def parse_suite(name: str) -> Suite:
     from statewise.envs.constraints import CONSTRAINTS
     from statewise.envs.tasks import TASKS
     from statewise.envs.tasks.base import check_ends
+    from statewise.envs.terms import check_term
 
     name = proper_name(name)
     tokens = re.findall(r"-(-?[^-]*)", f"-{name}")
@@ -109,6 +110,7 @@ def parse_suite(name: str) -> Suite:
     named = kind != "Goal" or name.split("-")[1] == kind
     entry = TASKS.get(kind)
     task = entry.make(robot, *_numbers(entry, tokens, name))
+    check_term(task)
     check_ends(task)
     suite = Suite(name, robot, task, (), type(task).max_steps or NO_LIMIT)
     constraints = []
@@ -146,6 +148,7 @@ def proper_name(name: str) -> str:
 def _constraint(suite: Suite, entry: Entry[Constraint], tokens: list[str]) -> Constraint:
     """One constraint from the next tokens of a name, checked on its own."""
     from statewise.core.placement import fits, largest_count
+    from statewise.envs.terms import check_term
 
     kind, robot = entry.kind, suite.robot
     if kind in _PLACED and kind not in robot.constraints:
@@ -158,6 +161,7 @@ def _constraint(suite: Suite, entry: Entry[Constraint], tokens: list[str]) -> Co
     if given is None or _is_count(given):
         numbers = _numbers(entry, tokens, suite.name)
         constraint = entry.make(robot, *numbers)
+        check_term(constraint)
         if fits(dataclasses.replace(suite, constraints=(constraint,)).arena):
             return constraint
     if given is None:
@@ -165,6 +169,12 @@ def _constraint(suite: Suite, entry: Entry[Constraint], tokens: list[str]) -> Co
     others = [] if numbers is None else numbers
     one = entry.make(robot, *(1 if i == count else v for i, v in enumerate(others or [1])))
     most = largest_count(dataclasses.replace(suite, constraints=(one,)).arena)
+    if most == 0:
+        raise ValueError(
+            f"suite {suite.name!r}: no {kind} fits into the arena of the {robot.name} beside its start "
+            f"and its {suite.task.kind} task. Choose another constraint, or give the robot a smaller "
+            f"keepout or a larger extent when you register it"
+        )
     raise ValueError(
         f"suite {suite.name!r} asks for {given} {kind}s: give a whole number from 1 to {most}, which "
         f"is what fits the arena"

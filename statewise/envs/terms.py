@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -30,6 +31,18 @@ class Things:
     """Height of the centres, or the range that it is drawn from."""
     body: Body | None = None
     """What collides with the robot. None: nothing does."""
+
+    def __post_init__(self) -> None:
+        label = f"Things({self.kind!r})"
+        if not isinstance(self.kind, str) or not self.kind:
+            raise ValueError(f"{label}: the kind is a name, such as 'crate'")
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+            raise ValueError(f"{label}: count is {self.count!r}: give a whole number, at least 1")
+        if not _is_length(self.keepout):
+            raise ValueError(f"{label}: keepout is {self.keepout!r}: give metres, 0 or more")
+        heights = self.height if isinstance(self.height, tuple) else (self.height,)
+        if not all(_is_length(height) for height in heights):
+            raise ValueError(f"{label}: height is {self.height!r}: give metres, 0 or more")
 
 
 class Term:
@@ -75,6 +88,23 @@ class Term:
     def marks(self, world: World) -> list[Mark]:
         """How it is drawn: of the first row of `world`. Default: not at all."""
         return []
+
+
+def check_term(term: Term) -> None:
+    """Refuse a task or a constraint whose attributes have a wrong form."""
+    label, sensors, things = term.kind, term.sensors, term.things()
+    if isinstance(sensors, str) or not all(isinstance(name, str) for name in sensors):
+        raise TypeError(f"{label}: sensors is {sensors!r}: give names, as in sensors=('gyro',)")
+    if isinstance(term.draws, bool) or not isinstance(term.draws, int) or term.draws < 0:
+        raise ValueError(f"{label}: draws is {term.draws!r}: give a whole number, 0 or more")
+    if not isinstance(things, list | tuple) or not all(isinstance(x, Things) for x in things):
+        raise TypeError(f"{label}: things() returned {things!r}: return a tuple of Things")
+
+
+def _is_length(value: object) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < math.inf
+    )
 
 
 def discs(world: World, kind: str, radius: float, rgb: RGB) -> list[Mark]:

@@ -11,16 +11,33 @@ import numpy as np
 
 from statewise.sim.scene import ROBOT, Scene
 
+_AT_LIMIT = math.radians(1.0)
+"""A start pose this close to a limit is at the limit: a straight knee, for example."""
+
 
 @dataclass(frozen=True)
 class JointLimit:
-    """A limited hinge that has a position sensor. Radians."""
+    """A limited hinge that has a position sensor. Radians.
+
+    A limit that the start pose is at, or beyond, is left out: low is then -inf, or high inf.
+    """
 
     sensor: str
     low: float
     high: float
     start: float
     """Its angle in the start pose"""
+
+    @property
+    def room(self) -> float:
+        """From the start pose to the nearer limit"""
+        return min(self.start - self.low, self.high - self.start)
+
+    @property
+    def left_out(self) -> list[str]:
+        """The limits that are left out, in words"""
+        ends = (("lower", self.low), ("upper", self.high))
+        return [f"the {end} limit of {self.sensor}" for end, at in ends if math.isinf(at)]
 
 
 @dataclass(frozen=True)
@@ -35,7 +52,7 @@ class Gear:
 
 
 def joint_limits(scene: Scene) -> list[JointLimit]:
-    """Every limited hinge. Limits are widened where the start pose lies outside of them."""
+    """Every limited hinge that has a position sensor."""
     model, found = scene.model, []
     for i in range(model.nsensor):
         joint = model.sensor_objid[i]
@@ -47,7 +64,9 @@ def joint_limits(scene: Scene) -> list[JointLimit]:
             low, high = model.jnt_range[joint].tolist()
             start = float(scene.qpos[model.jnt_qposadr[joint]])
             name = model.sensor(i).name.removeprefix(ROBOT)
-            found.append(JointLimit(name, min(low, start), max(high, start), start))
+            low = low if start - low > _AT_LIMIT else -math.inf
+            high = high if high - start > _AT_LIMIT else math.inf
+            found.append(JointLimit(name, low, high, start))
     return found
 
 

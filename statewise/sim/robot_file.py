@@ -7,6 +7,7 @@ into a world.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,12 +68,15 @@ def read_robot(file: RobotFile) -> ReadRobot:
     spec = _load(file.path)
     _name_everything(spec)
     check_names(spec, file.path)
+    written = [_key_sizes(key) for key in spec.keys]  # compiling pads what is too short
     model = _compile(spec, file.path)
     _check_options(model, file.path)
     if len(spec.actuators) != model.nu or model.nu == 0:
         why = "has no actuators" if model.nu == 0 else "has actuators with several controls each"
         raise RobotFileError(f"{file.path} {why}: a robot needs actuators with one control each")
     data, key = _start_pose(spec, model, file)
+    if key is not None:
+        _check_key(spec.keys[key].name, written[key], model, file.path)
     base = find_base(model, data, file.root, file.path)
     controls = find_controls(spec, model, data, key, base, file)
     if file.start_height is not None and base.kind == "free":
@@ -111,6 +115,8 @@ def control_substeps(path: Path, rate: float) -> int:
 
 
 def _load(path: Path) -> mujoco.MjSpec:
+    if path.is_dir():
+        raise RobotFileError(f"robot file {path} is a folder: give the MJCF file in it")
     if not path.is_file():
         raise RobotFileError(f"robot file {path} does not exist")
     try:
@@ -173,6 +179,22 @@ def _start_pose(
         data.act[:] = model.key_act[key]
     mujoco.mj_forward(model, data)
     return data, key
+
+
+def _key_sizes(key: mujoco.MjsKey) -> dict[str, int]:
+    """How many numbers a keyframe gives of each kind."""
+    return {"qpos": len(key.qpos), "act": len(key.act), "ctrl": len(key.ctrl)}
+
+
+def _check_key(name: str, sizes: Mapping[str, int], model: mujoco.MjModel, path: Path) -> None:
+    """Refuse a keyframe that MuJoCo would fill up with zeros."""
+    wanted = {"qpos": model.nq, "act": model.na, "ctrl": model.nu}
+    for part, size in sizes.items():
+        if size not in (0, wanted[part]):
+            raise RobotFileError(
+                f"{path}: the keyframe {name!r} has {size} numbers in {part}, and the model has "
+                f"{wanted[part]}: write all of them, or choose another one with keyframe="
+            )
 
 
 def _move_to_origin(model: mujoco.MjModel, data: mujoco.MjData, base: Base) -> None:

@@ -57,8 +57,10 @@ def add_sensors(
     Known are an IMU on the root, `jointpos_<joint>`, `jointvel_<joint>` and `force_<actuator>`.
     A place is `<point>_pos`, `_x`, `_y` or `_z`; a point is `root` or the name of a body or site.
     """
+    for name, kind in _IMU.items():
+        _check_kind(spec, name, kind, path)
     for place in places:
-        _check_place(spec, place, path)
+        _check_kind(spec, place, _FRAME[place.rpartition("_")[2]], path)
     for pattern in dict.fromkeys([*wanted, *places]):
         names = [sensor.name for sensor in spec.sensors]
         if any(fnmatch.fnmatchcase(name, pattern) for name in names):
@@ -114,9 +116,8 @@ def _imu_site(spec: mujoco.MjSpec, base: Base) -> str:
     return name
 
 
-def _check_place(spec: mujoco.MjSpec, name: str, path: Path) -> None:
-    """A sensor of a frame must be what its name says."""
-    kind = _FRAME[name.rpartition("_")[2]]
+def _check_kind(spec: mujoco.MjSpec, name: str, kind: mujoco.mjtSensor, path: Path) -> None:
+    """A sensor whose name has a meaning must be of that kind: constraints read it by its name."""
     if any(sensor.name == name and sensor.type != kind for sensor in spec.sensors):
         wanted = kind.name.removeprefix("mjSENS_").lower()
         raise RobotFileError(

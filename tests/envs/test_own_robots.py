@@ -214,7 +214,9 @@ MOTOR = '<motor name="push" joint="x" ctrlrange="-1 1"/>'
         ({"actuator": MOTOR.replace("-1 1", "2 1")}, "ctrlrange of the actuator 'push' is 2 to 1"),
         ({"sensor": '<jointpos name="contact_pillar_x" joint="x"/>'}, "'contact_pillar_x' is res"),
         ({"sensor": '<jointpos name="root_pos" joint="x"/>'}, "'root_pos' is no framepos"),
+        ({"sensor": '<jointpos name="gyro" joint="x"/>'}, "'gyro' is no gyro"),
         ({"more": '<keyframe><key qpos="1 2 3"/></keyframe>'}, "invalid qpos size"),
+        ({"more": '<keyframe><key ctrl="1 2"/></keyframe>'}, "invalid ctrl size"),
         ({"more": "<nonsense/>"}, "MuJoCo cannot read"),
     ],
 )
@@ -260,8 +262,41 @@ def test_impossible_settings_of_a_robot_are_refused_by_name(
         statewise.register_robot("Faulty", file, **settings)
 
 
+def test_a_keyframe_that_is_too_short_is_refused_unless_another_one_is_chosen(
+    tmp_path: Path,
+) -> None:
+    text = quadruped(tmp_path).read_text().replace("1 2 0.5 1 0 0 0 ", "")
+    file = write(tmp_path, text)
+    with pytest.raises(ValueError, match="'home' has 8 numbers in qpos, and the model has 15"):
+        own(file)
+    own(file, keyframe="lying")
+
+
+def test_an_arm_is_not_asked_to_run_and_its_arena_names_what_does_not_fit(tmp_path: Path) -> None:
+    statewise.register_robot("Own", write(tmp_path, FILES["arm"]), extent=0.3, reach=0.3)
+    for task in ("Run", "Push"):
+        with pytest.raises(ValueError, match=f"{task} is a task for robots that move"):
+            statewise.make_env(f"Own-{task}")
+    with pytest.raises(ValueError, match="no Pillar fits into the arena of the Own"):
+        statewise.make_env("Own-Pillar-1")
+
+
+def test_a_model_that_explodes_does_not_flood_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    actuator = MOTOR.replace("-1 1", "-1e12 1e12")
+    env = own(write(tmp_path, SLIDER.format(option="", actuator=actuator, sensor="", more="")))
+    with caplog.at_level(logging.WARNING, logger="statewise"):
+        for _ in range(50):
+            env.step(torch.ones(4, 1))
+    assert env.faults >= 50
+    assert 2 <= caplog.text.count("new simulator faults") <= 9
+
+
 def test_bad_registrations_are_refused(tmp_path: Path) -> None:
     file = quadruped(tmp_path)
+    with pytest.raises(ValueError, match="is a folder"):
+        statewise.register_robot("Folder", tmp_path)
     with pytest.raises(ValueError, match="does not exist"):
         statewise.register_robot("Missing", tmp_path / "x.xml")
     with pytest.raises(ValueError, match="registered already"):

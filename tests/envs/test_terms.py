@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -70,12 +71,37 @@ def test_effort_is_the_torque_at_the_joint_and_a_limit_out_of_reach_is_refused()
         VecEnv("Ant-Effort-50", 1)
 
 
-def test_joint_limits_that_the_start_pose_exceeds_are_widened_to_it() -> None:
-    assert VecEnv("Humanoid-Joint-0", 1).reset().clearance.item() == pytest.approx(0.0, abs=1e-3)
+def test_joint_limits_that_the_start_pose_is_at_are_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("statewise.envs.constraints.joint._TOLD", set())
+    with caplog.at_level(logging.WARNING):
+        env = VecEnv("Humanoid-Joint-2", 1)
+    assert "the upper limit of jointpos_right_knee, the upper limit of jointpos_left_knee" in (
+        caplog.text
+    )
+    # The hips start 5 degrees from a limit, the straight knees do not count.
+    assert env.reset().clearance.item() == pytest.approx(3.0, abs=1e-3)
     with pytest.raises(
-        ValueError, match=r"Joint-5 is broken at the start: jointpos_.* starts 0 deg"
+        ValueError, match=r"Joint-6 is broken at the start: jointpos_right_hip_x .* starts 5 deg"
     ):
-        VecEnv("Humanoid-Joint-5", 1)
+        VecEnv("Humanoid-Joint-6", 1)
+
+
+def test_the_limit_opposite_to_one_that_is_left_out_counts(tmp_path: Path) -> None:
+    file = tmp_path / "knee.xml"
+    file.write_text(
+        """<mujoco><compiler angle="degree"/><option gravity="0 0 0"/><worldbody><body name="base">
+        <geom size="0.1"/><body pos="0 0 0.2"><joint name="knee" axis="0 0 1" range="0 60"/>
+        <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0"/></body></body></worldbody>
+        <actuator><position joint="knee" kp="20" kv="2"/></actuator></mujoco>"""
+    )
+    statewise.register_robot("Knee", file, replace=True)
+    env = VecEnv("Knee-Joint-10", 1)
+    assert env.reset().clearance.item() == pytest.approx(50.0, abs=1e-3)
+    for _ in range(100):
+        step = env.step(torch.ones(1, 1))
+    assert step.clearance.item() < 0  # near 60 degrees
 
 
 @pytest.mark.parametrize("robot", ("Point", "Ant", "Humanoid"))
@@ -115,6 +141,33 @@ def test_a_pushed_box_moves_and_pays_its_progress() -> None:
         if done:
             break
     assert done and step.terminated.item() and total > 1.5
+
+
+def test_a_swimmer_pushes_its_box_to_the_goal_with_a_plain_gait() -> None:
+    env = VecEnv("Swimmer-Push", 1)
+    env.reset_to(
+        torch.zeros(1, 2), torch.zeros(1), torch.tensor([[1.5, -0.2, 0.2]]),
+        box=torch.tensor([[[0.5, 0.0, 0.15]]]),
+    )  # fmt: skip
+    for i in range(999):
+        phase = torch.tensor(i * env.spec.control_dt * 2 * math.pi / 3.2)
+        step = env.step(torch.stack([phase.sin(), (phase + 1.2).sin()]).unsqueeze(0))
+        if step.success.item():
+            return
+    raise AssertionError(f"the box is still at {env.objects('box')[0, 0].tolist()}")
+
+
+def test_robots_are_paid_to_go_behind_the_box() -> None:
+    env = VecEnv("Point-Push", 2)
+    robot = torch.tensor([[1.0, 0.0], [0.2, 0.0]])  # in front of the box, and behind it
+    env.reset_to(
+        robot, torch.zeros(2), torch.tensor([[1.7, 0.0, 0.2]]).expand(2, 3),
+        box=torch.tensor([[[0.6, 0.0, 0.15]]]).expand(2, 1, 3),
+    )  # fmt: skip
+    task, world = env.suite.task, env.look(0, env._sensors[:1])
+    assert task.remember(world)[0].tolist() == pytest.approx([1.1, 0.7], abs=1e-3)
+    world = env.look(1, env._sensors[1:])
+    assert task.remember(world)[0].tolist() == pytest.approx([1.1, 0.1], abs=1e-3)
 
 
 def test_a_command_is_observed_and_kept_by_standing_robots_never() -> None:
@@ -240,6 +293,74 @@ def test_a_constraint_of_a_wrong_form_is_refused(clean: None, result: object, me
     statewise.constraint("Wrong")(wrong)
     with pytest.raises((ValueError, TypeError), match=message):
         VecEnv("Point-Hazard-1-Wrong")
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (lambda w: torch.ones(3), r"returned torch.float32 of shape \(3,\) for 4 worlds"),
+        (lambda w: 1.0 if not w.starts else torch.ones(len(w)), "returned a float for 2 worlds"),
+        (lambda w: torch.ones(len(w) if w.starts else 1), r"shape \(1,\) for 2 worlds"),
+    ],
+)
+def test_a_wrong_form_that_shows_late_names_the_constraint(
+    clean: None, result: object, message: str
+) -> None:
+    def late(world: World) -> Tensor:
+        return result(world)  # type: ignore[operator,no-any-return]
+
+    statewise.constraint("Late")(late)
+    with pytest.raises((ValueError, TypeError), match=f"the constraint Late of .* {message}"):
+        env = VecEnv("Point-Hazard-1-Late", 2)
+        env.reset()
+        env.step(torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"sensors": "gyro"}, r"sensors is 'gyro': give names, as in sensors=\('gyro',\)"),
+        ({"draws": -1}, "draws is -1: give a whole number"),
+        ({"things": lambda self: ["crate"]}, "return a tuple of Things"),
+        ({"things": lambda self: (statewise.Things("crate", 0, 0.2),)}, "count is 0"),
+        ({"things": lambda self: (statewise.Things("crate", 1, math.nan),)}, "keepout is nan"),
+        ({"observe": lambda self, world: [1.0]}, "return a dict"),
+        ({"remember": lambda self, world: 1.0}, r"remember\(\) returned 1.0 for 3 worlds"),
+        ({"move": lambda self, world: {"crate": world.position}}, "moves 'crate', but the objects"),
+        (
+            {"move": lambda self, world: {"goal": world.position}},
+            r"moves 'goal' .*return \(2, 1, 3",
+        ),
+    ],
+)
+def test_a_task_of_a_wrong_form_is_refused_by_name(
+    clean: None, parts: dict[str, object], message: str
+) -> None:
+    body = {
+        "reward": lambda self, world: world.position[:, 0],
+        "things": lambda self: (statewise.Things("goal", 1, 0.4),),
+    }
+    statewise.task("Odd")(type("Odd", (Task,), body | parts))
+    with pytest.raises((ValueError, TypeError), match=message):
+        env = VecEnv("Point-Odd-Hazard-1", 2)
+        env.reset()
+        env.step(torch.zeros(2, 2))
+
+
+def test_registrations_that_cannot_work_are_refused(clean: None) -> None:
+    def keyword(world: World, *, limit: float) -> Tensor:
+        return limit - world.position[:, 0]
+
+    with pytest.raises(TypeError, match="'limit' cannot be given by its place"):
+        statewise.constraint("Keyword")(keyword)
+    with pytest.raises(ValueError, match="'speed' differs from the constraint 'Speed' in capitals"):
+        statewise.constraint("speed")(keyword)
+    with pytest.raises(TypeError, match="contact is 'yes': give True or False"):
+        statewise.constraint("Touch", contact="yes")(keyword)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="defines no method reward"):
+        statewise.task("Nothing")(type("Nothing", (Task,), {}))
+    with pytest.raises(TypeError, match="defines no method clearance"):
+        statewise.constraint("Void")(type("Void", (statewise.Constraint,), {}))
 
 
 def test_a_task_that_never_ends_is_refused(clean: None) -> None:

@@ -44,9 +44,15 @@ def constraint(
                 raise TypeError(
                     f"{kind}: {made.__name__} is not a subclass of statewise.Constraint"
                 )
+            if made.clearance is Constraint.clearance:
+                raise TypeError(f"{kind}: {made.__name__} defines no method clearance(self, world)")
             term: type[Constraint] = made
         elif callable(made):
-            facts = {"unit": unit, "contact": contact, "sensors": tuple(sensors)}
+            if not isinstance(unit, str):
+                raise TypeError(f"{kind}: unit is {unit!r}: give a text, such as 'm'")
+            if not isinstance(contact, bool):
+                raise TypeError(f"{kind}: contact is {contact!r}: give True or False")
+            facts = {"unit": unit, "contact": contact, "sensors": sensors}
             term = function_constraint(made, ceiling=ceiling, **facts)
         else:
             raise TypeError(f"{kind}: a constraint is a function or a class, not {made!r}")

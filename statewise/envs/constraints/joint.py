@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Annotated
 
@@ -13,12 +14,17 @@ from statewise.envs.robots import Robot
 from statewise.envs.world import MissingSensor, Stage, World
 from statewise.settings import Range
 
+log = logging.getLogger("statewise")
+
+_TOLD: set[str] = set()
+"""Robots whose limits that are left out were told of."""
+
 
 @constraint("Joint")
 class Joint(Constraint):
     """Degrees from the limit of any joint, less the margin to keep.
 
-    A limit that the start pose exceeds is widened to the start pose.
+    A limit that the start pose is at, such as that of a straight knee, is left out. A message says so.
     """
 
     unit = "deg"
@@ -39,16 +45,34 @@ class Joint(Constraint):
 
     def _check(self, stage: Stage) -> None:
         """Refuse a robot without limits, and a margin that its start pose does not keep."""
-        if not stage.joint_limits:
+        name, limits = stage.robot.name, stage.joint_limits
+        if not limits:
             raise MissingSensor(
-                f"{stage.robot.name} has no limited joint with a position sensor: give a hinge a range "
+                f"{name} has no limited joint with a position sensor: give a hinge a range "
                 f"and a <jointpos name='jointpos_...'/> in {stage.robot.file}"
             )
-        gaps = {x.sensor: min(x.start - x.low, x.high - x.start) for x in stage.joint_limits}
-        tight = min(gaps, key=gaps.__getitem__)
-        most = math.degrees(gaps[tight])
+        left_out = [limit for joint in limits for limit in joint.left_out]
+        if len(left_out) == 2 * len(limits):
+            raise ValueError(
+                f"Joint says nothing about the {name}: its start pose is at every limit of its joints. "
+                f"Give it another start pose"
+            )
+        _tell(name, left_out)
+        tight = min(limits, key=lambda joint: joint.room)
+        most = math.degrees(tight.room)
         if self.margin > most:
             raise ValueError(
-                f"Joint-{self.margin:g} is broken at the start: {tight} of the {stage.robot.name} "
+                f"Joint-{self.margin:g} is broken at the start: {tight.sensor} of the {name} "
                 f"starts {most:.3g} degrees from its limit. Give a margin of at most that"
             )
+
+
+def _tell(robot: str, left_out: list[str]) -> None:
+    """Say once for each robot which limits are left out."""
+    if left_out and robot not in _TOLD:
+        _TOLD.add(robot)
+        log.warning(
+            "Joint leaves out what the start pose of the %s is at already: %s",
+            robot,
+            ", ".join(left_out),
+        )

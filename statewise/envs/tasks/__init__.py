@@ -24,6 +24,8 @@ def task(kind: str, *, replace: bool = False) -> Callable[[K], K]:
     def register(made: K) -> K:
         if not (isinstance(made, type) and issubclass(made, Task)):
             raise TypeError(f"{kind}: a task is a subclass of statewise.Task, not {made!r}")
+        if made.reward is Task.reward:
+            raise TypeError(f"{kind}: {made.__name__} defines no method reward(self, world)")
         TASKS.add(kind, made, made, replace)
         made.kind = kind
         return made

@@ -40,6 +40,15 @@ class Task(Term):
         return ~self.ended(world)
 
 
+def refuse_fixed(task: Task) -> None:
+    """Refuse a robot whose base is fixed, in a task for robots that move."""
+    if task.robot.pinned:
+        raise ValueError(
+            f"{task.kind} is a task for robots that move, and the base of the {task.robot.name} is "
+            f"fixed: choose another task"
+        )
+
+
 def check_ends(task: Task) -> None:
     """Refuse a task whose episodes would never end."""
     kind = type(task)

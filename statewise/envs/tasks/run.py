@@ -10,6 +10,7 @@ from torch import Tensor
 
 from statewise.envs.robots import Robot
 from statewise.envs.tasks import Task, task
+from statewise.envs.tasks.base import refuse_fixed
 from statewise.envs.terms import RGB
 from statewise.envs.world import World
 from statewise.settings import Range
@@ -43,6 +44,7 @@ class Run(Task):
         self, robot: Robot, top: Annotated[float, Range(above=0.0, most=100.0)] = 1.0
     ) -> None:
         super().__init__(robot)
+        refuse_fixed(self)
         self.top = top
 
     def command(self, world: World) -> Tensor:
@@ -51,7 +53,8 @@ class Run(Task):
         return torch.cat([forward, torch.zeros_like(forward)], dim=1)
 
     def observe(self, world: World) -> dict[str, Tensor]:
-        return {"command": self.command(world)}
+        """The command, and which way is up in the robot's frame: without it a robot cannot balance."""
+        return {"command": self.command(world), "up": world.axes[:, :, 2]}
 
     def remember(self, world: World) -> Tensor:
         """[R, 2] the sum of the velocities so far"""
