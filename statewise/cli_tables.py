@@ -16,8 +16,7 @@ from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
 from statewise.envs.tasks import task_entries
 from statewise.envs.vec_env import VecEnv
-from statewise.report.table import percent
-from statewise.settings import count
+from statewise.text import percent, several
 from statewise.training.evaluate import Evaluation
 
 
@@ -114,7 +113,7 @@ def task_table() -> Table:
 
 def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
     """What happened, for every constraint; a running episode counts for costs, not for returns."""
-    done = count(len(episodes), "finished episode")
+    done = several(len(episodes), "finished episode")
     table = Table(title=f"{env.spec.name}: {done}", show_header=False, title_justify="left")
     endings = [e.ending for e in episodes]
     for ending in sorted(set(endings)):
@@ -134,7 +133,7 @@ def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
 
 def evaluation_table(found: Evaluation) -> Table:
     how = "sampled" if found.sampled else "mean"
-    table = Table(title=f"{found.algo} on {found.suite}: {count(found.episodes, 'fresh episode')}, "
+    table = Table(title=f"{found.algo} on {found.suite}: {several(found.episodes, 'fresh episode')}, "
                         f"{how} actions, seed {found.seed}", show_header=False,
                   title_justify="left")  # fmt: skip
     table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")

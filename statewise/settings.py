@@ -222,11 +222,6 @@ def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> str:
     return f"{owner + ' has no' if owner else 'unknown'} {what} {name!r}. {hint}"
 
 
-def count(number: int, noun: str) -> str:
-    """A number of things, in the singular or plural: "1 episode", "2,000 episodes"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def closest(name: str, known: Iterable[str]) -> str:
     """The known names that are closest to a wrong one: "a, b or c"; empty if none is close."""
     names = list(known)

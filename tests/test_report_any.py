@@ -18,11 +18,11 @@ from statewise.paper.reference import ALGOS, reference
 from statewise.report.assemble import Report, assemble
 from statewise.report.curves import suite_curves
 from statewise.report.groups import group_runs
-from statewise.report.html import page
 from statewise.report.limits import limits_of
 from statewise.report.markdown import markdown
 from statewise.report.reference import Reference
 from statewise.report.sections import Section, Statement
+from statewise.report.write import page
 from statewise.runs.reader import find_runs
 
 GOOD = {"episode/return": 2.58, "cost/episode": 0.54, "cost/rate": 0.0071}

@@ -22,13 +22,13 @@ from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
 from statewise.report.curves import UNSETTLED
 from statewise.report.groups import Group, group_runs
-from statewise.report.html import page
 from statewise.report.limits import limits_of
 from statewise.report.markdown import markdown
 from statewise.report.ranking import rank
-from statewise.report.table import millions
+from statewise.report.write import page
 from statewise.runs import checkpoint
 from statewise.runs.reader import find_runs
+from statewise.text import millions
 
 GOOD = {"episode/return": 2.58, "cost/episode": 0.54, "cost/rate": 0.0071}
 NO_EPISODE = {"episode/return": None, "episode/return_std": None, "cost/episode": None,

@@ -25,6 +25,7 @@ from statewise.envs.suites import PAPER_SUITES, proper_name
 from statewise.plugins import import_modules, is_gym
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
+from statewise.text import several
 
 _OPTIONS = {
     "suite": "suites", "algo": "algos", "seed": "seeds", "steps": "steps", "num_envs": "num-envs",
@@ -222,7 +223,7 @@ def _opening(runs: Sequence[Run], out: str, options: LaunchOptions) -> str:
 def _counts(runs: Sequence[Run]) -> str:
     states = [run.state for run in runs]
     parts = [f"{states.count(s)} {word}" for s, word in _PLAN.items() if s in states]
-    return f"{len(runs)} run{'s' if len(runs) > 1 else ''}: {', '.join(parts)}"
+    return f"{several(len(runs), 'run')}: {', '.join(parts)}"
 
 
 def _print_plan(screen: Console, runs: Sequence[Run], options: LaunchOptions) -> None:

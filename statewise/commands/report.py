@@ -61,7 +61,7 @@ class Report:
 
     def run(self) -> None:
         need("a report", "report")
-        from statewise.paper.report import paper_parts
+        from statewise.paper.questions import paper_parts
         from statewise.report.write import write_report
         from statewise.runs.reader import find_runs
 

@@ -23,8 +23,8 @@ from statewise.console import console, say
 from statewise.deploy.replay import replay
 from statewise.extras import need
 from statewise.plugins import import_modules
-from statewise.report.table import percent
 from statewise.settings import number, option
+from statewise.text import percent
 from statewise.training import api
 
 

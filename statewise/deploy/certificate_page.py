@@ -7,7 +7,8 @@ from functools import cache
 from jinja2 import Environment, PackageLoader
 
 from statewise.deploy.certificate import Certificate
-from statewise.deploy.statements import claim_sentence, share
+from statewise.deploy.statements import claim_sentence
+from statewise.text import share
 
 
 def page(certificate: Certificate) -> str:

@@ -18,11 +18,11 @@ from statewise.deploy.claims import Claim, make_claims
 from statewise.deploy.domain import read_domain
 from statewise.deploy.plan import Plan
 from statewise.deploy.rare import check_random, rare_events
-from statewise.deploy.statements import share
 from statewise.deploy.stress import stress_test
 from statewise.deploy.worlds import worlds_for
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
+from statewise.text import share
 from statewise.training.policy import load_policy
 from statewise.training.recording import WORST_FILE, save_recordings
 from statewise.training.worst import WorstEpisodes

@@ -12,10 +12,10 @@ from statewise.deploy.certificate import Certificate, model_sha256, plan_of, rea
 from statewise.deploy.certify import rerun
 from statewise.deploy.claims import add_fixed, add_sequentially, conclude, make_claims
 from statewise.deploy.plan import Plan
-from statewise.deploy.statements import share
 from statewise.deploy.worlds import worlds_for
 from statewise.runs.folder import describe_environment
 from statewise.runs.verify import Check
+from statewise.text import share
 from statewise.training.policy import Policy, load_policy
 
 SAMPLE = 256

@@ -14,9 +14,10 @@ from statewise.paper.reference import ALGOS, DRONE, MAXIMUM_SUITES, POINT, refer
 from statewise.report.curves import STEPS, line_of, metric_plot, metric_series, styles
 from statewise.report.groups import Group
 from statewise.report.plots import GREY, Panel, Plot, Series
-from statewise.report.table import millions, number, percent, several, short
+from statewise.runs.files import short
 from statewise.runs.reader import RunData
 from statewise.runs.summary import Columns
+from statewise.text import millions, number, percent, several
 
 _STYLES = styles({algo: algo for algo in ALGOS}, bold="scpo")
 _RESOURCES = ("trpo", "cpo", "scpo")

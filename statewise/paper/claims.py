@@ -11,7 +11,8 @@ from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN, title
 from statewise.paper.reference import reference
 from statewise.report.groups import Group
 from statewise.report.sections import Section, Statement
-from statewise.report.table import NONE, Cell, Column, Row, Table, number
+from statewise.report.table import NONE, Cell, Column, Row, Table
+from statewise.text import number
 
 _RETURN_SHARE = 0.95
 """SCPO keeps the return if it has this share of TRPO's."""

@@ -14,9 +14,10 @@ from statewise.core.returns import returns_to_go
 from statewise.envs.env import Env
 from statewise.envs.make import make_env
 from statewise.report.plots import Panel, Plot, Series
-from statewise.report.table import number, percent, short
+from statewise.runs.files import short
 from statewise.runs.reader import last_epoch
 from statewise.sim.cpu import one_torch_thread
+from statewise.text import number, percent
 from statewise.training.loop import build_env
 from statewise.training.policy import load_policy, random_policy
 from statewise.types import Step

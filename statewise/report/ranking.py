@@ -13,16 +13,9 @@ from statewise.core.statistics import Array, Interval, ratio_bootstrap
 from statewise.metrics import COST_RATE, RETURN, find, title
 from statewise.report.groups import Group, title_of
 from statewise.report.reference import Reference
-from statewise.report.table import (
-    NONE,
-    Cell,
-    Column,
-    Strip,
-    Table,
-    listed,
-    several,
-)
+from statewise.report.table import NONE, Cell, Column, Strip, Table
 from statewise.report.tables import COMPARED
+from statewise.text import listed, several
 
 _EARNED = 0.5
 """Share of the baseline's return below which a method is ranked last."""

@@ -1,20 +1,38 @@
-"""`write_report`: make a web page and a Markdown file from folders of runs."""
+"""`write_report`: a web page that needs nothing else, and a Markdown file, from folders of runs."""
 
 from __future__ import annotations
 
+import base64
 import logging
+import mimetypes
 import shutil
 from collections.abc import Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
-from statewise.report.assemble import Sections, assemble
-from statewise.report.curves import draw_suite, suite_curves
-from statewise.report.export import export_runs
-from statewise.report.html import page
+from bokeh.resources import Resources
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from statewise import metrics
+from statewise.report.assemble import NO_FAILURE, NO_RANKING, Report, Sections, assemble
+from statewise.report.curves import (
+    UNSETTLED,
+    chart_data,
+    chart_item,
+    draw_suite,
+    suite_curves,
+    to_json,
+)
 from statewise.report.markdown import markdown
+from statewise.report.notes import markdown_html
 from statewise.report.reference import Reference
+from statewise.report.table import Strip
+from statewise.runs.export import export_runs
 from statewise.runs.files import write_atomically
 from statewise.runs.reader import Reading, find_runs
+from statewise.version import __version__
 
 log = logging.getLogger("statewise")
 
@@ -55,3 +73,60 @@ def write_report(
     write_atomically(out / "report.md", markdown(report).encode())
     write_atomically(out / "index.html", html)
     return out / "index.html"
+
+
+def page(report: Report) -> str:
+    """The whole HTML document."""
+    suites = suite_curves(report.charted, report.reference, report.first)
+    most = max(len(suite.lines) for suite in suites)
+    return _environment().get_template("page.html").render(
+        report=report,
+        numbers={suite.name: number for number, suite in enumerate(suites)},
+        data=chart_data(suites),
+        items=[chart_item(most, log_scale) for log_scale in (False, True)],
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("statewise.report"), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.policies |= {"json.dumps_function": to_json, "json.dumps_kwargs": {}}
+    environment.globals |= {
+        "asset": _asset, "bokeh": page_scripts, "metrics": metrics, "version": __version__,
+        "unsettled": UNSETTLED, "no_ranking": NO_RANKING,
+        "no_failure": NO_FAILURE,
+    }  # fmt: skip
+    environment.filters |= {
+        "anchor": lambda title: "-".join(title.casefold().split()),
+        "embedded": _embedded,
+        "markdown": lambda text: Markup(markdown_html(text)),
+        "place": _place,
+    }
+    return environment
+
+
+def _place(strip: Strip, value: float) -> float:
+    """Where a value lies on the scale of a strip, from 0 to 1."""
+    share = (value - strip.low) / ((strip.high - strip.low) or 1.0)
+    return min(max(share, 0.0), 1.0)
+
+
+def _embedded(file: Path) -> str:
+    """An address that holds the picture itself."""
+    kind = mimetypes.guess_type(file.name)[0]
+    if kind is None or not kind.startswith("image/"):
+        raise ValueError(f"{file} is not a picture that a page can show: use .png, .svg or .jpg")
+    return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode()}"
+
+
+def _asset(name: str) -> Markup:
+    return Markup(resources.files("statewise.report.templates").joinpath(name).read_text())
+
+
+def page_scripts() -> Markup:
+    """The scripts of Bokeh; the first begins with its licence."""
+    scripts = Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw
+    return Markup("\n".join(scripts))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -111,6 +113,11 @@ def remove_leftovers(path: Path) -> None:
     for left in path.glob("*.partial"):
         if left.is_file() and not left.is_symlink():
             left.unlink(missing_ok=True)
+
+
+def short(values: Iterable[float], digits: int = 5) -> list[float | None]:
+    """For JSON: as many significant digits as a curve can show; None where not finite."""
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]
 
 
 def _write_beside(path: Path, content: bytes) -> Path:

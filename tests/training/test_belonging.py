@@ -16,8 +16,8 @@ from test_runs import metrics
 
 import statewise
 from statewise.cli import main
-from statewise.report.export import export_runs
 from statewise.runs import checkpoint, files
+from statewise.runs.export import export_runs
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.identity import policy_sha256, run_id
 from statewise.runs.journal import Journal

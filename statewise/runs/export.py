@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from statewise.metrics import CHARTS
-from statewise.report.table import short
 from statewise.runs.differences import differences
-from statewise.runs.files import write_atomically
+from statewise.runs.files import short, write_atomically
 from statewise.runs.folder import file_name
 from statewise.runs.reader import CONFIG, METRICS, SUMMARY, RunData, read_config
 from statewise.runs.verify import export_hashes
