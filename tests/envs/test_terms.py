@@ -54,7 +54,7 @@ def test_a_speed_limit_is_charged_by_how_much_it_is_exceeded() -> None:
     env.reset()
     for _ in range(20):
         step = env.step(torch.tensor([[1.0, 0.0]]))
-    velocity = env.look(0, env._sensors).sensor("velocimeter")[0, :2].norm()
+    velocity = env.look(0, env._now.sensors).sensor("velocimeter")[0, :2].norm()
     assert step.clearance.item() == pytest.approx(0.1 - float(velocity), abs=1e-6)
     assert step.cost.item() == pytest.approx(min(float(velocity) - 0.1, 0.1), abs=1e-6)
 
