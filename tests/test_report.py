@@ -45,7 +45,7 @@ def cells(table: Table, row: int = 0) -> dict[str, str]:
 
 
 def verdicts(root: Path) -> dict[str, bool | None]:
-    return {check.key: check.verdict for check in judge(groups_of(root)).checks}
+    return {key: check.verdict for key, check in judge(groups_of(root)).checks.items()}
 
 
 def reported(root: Path, baseline: str | None = None, **more: Any) -> Report:

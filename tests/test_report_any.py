@@ -127,7 +127,7 @@ def test_a_cost_limit_given_as_the_default_is_the_papers_task(
     groups = group_runs(find_runs([tmp_path]).runs)
     assert reference().other_task(groups[0].settings) == {}
     assert not any("Another task" in line for line in limits_of(groups, reference()))
-    checks = {check.key: check.verdict for check in judge(groups).checks}
+    checks = {key: check.verdict for key, check in judge(groups).checks.items()}
     assert checks["cost_rate_paper"] is not None
 
 

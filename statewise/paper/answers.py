@@ -216,19 +216,13 @@ def _resources_plot(
 ) -> Plot:
     """Bars relative to TRPO, with what they are in seconds and MiB."""
     base = used["trpo"]
-    keys = [
-        key for key in _RESOURCE_TITLES if base.get(key) and all(key in u for u in used.values())
-    ]
+    keys = [k for k in _RESOURCE_TITLES if base.get(k) and all(k in u for u in used.values())]
     bars = []
     for algo in _RESOURCES:
-        relative = [used[algo][key] / base[key] for key in keys]
-        labels = [
-            f"{r:.2f}\n({number(used[algo][k])})" for k, r in zip(keys, relative, strict=True)
-        ]
-        places = [float(place) for place in range(len(keys))]
-        bars.append(
-            Series(places, [*relative], ALGOS[algo], _STYLES[algo].number, "bars", [], labels)
-        )
+        relative = {key: used[algo][key] / base[key] for key in keys}
+        labels = [f"{r:.2f}\n({number(used[algo][key])})" for key, r in relative.items()]
+        bars.append(Series([*map(float, range(len(keys)))], [*relative.values()], ALGOS[algo],
+                           _STYLES[algo].number, "bars", labels=labels))  # fmt: skip
     highest = max(value or 0.0 for series in bars for value in series.y)
     panel = Panel(f"{suite}, TRPO as 1", bars, limits=[0.0, 1.2 * highest],
                   ticks=[_RESOURCE_TITLES[key] for key in keys])  # fmt: skip
@@ -284,10 +278,10 @@ def _extents(groups: Mapping[str, Group]) -> str:
     for name, group in groups.items():
         on = f", on a {'GPU' if group.on_gpu else 'CPU'}" if mixed else ""
         end = "" if group.finished else " (UNFINISHED)"
-        count = several(len(group.counted), "seed")
-        kinds.setdefault(f"{count}, {millions(group.steps)} million steps{on}{end}", []).append(
-            name
+        extent = (
+            f"{several(len(group.counted), 'seed')}, {millions(group.steps)} million steps{on}{end}"
         )
+        kinds.setdefault(extent, []).append(name)
     one = len(kinds) == 1
     parts = [text if one else f"{', '.join(names)}: {text}" for text, names in kinds.items()]
     paper = reference()

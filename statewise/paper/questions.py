@@ -85,7 +85,7 @@ def keep(found: Mapping[str, Plot], folder: Path) -> None:
         write_plot(plot, folder / f"{key}.json")
 
 
-def questions_section(
+def _questions_section(
     groups: Sequence[Group], found: Mapping[str, Plot], folder: Path, left_out: Sequence[str] = ()
 ) -> list[Section]:
     """The part of a report, its figures drawn into `folder`; nothing if there is nothing to say.
@@ -118,7 +118,7 @@ def paper_parts(
         answers = find_answers(groups, kept)
         if export is not None:
             keep(answers, export / FOLDER)
-        questions = questions_section(groups, answers, pictures, left_out)
+        questions = _questions_section(groups, answers, pictures, left_out)
         return [claims_section(groups), *questions]
 
     return reference(), sections

@@ -22,6 +22,11 @@ class Strip:
     low: float
     high: float
 
+    def place(self, value: float) -> float:
+        """Where a value lies on the scale, from 0 to 1."""
+        share = (value - self.low) / ((self.high - self.low) or 1.0)
+        return min(max(share, 0.0), 1.0)
+
 
 @dataclass(frozen=True)
 class Cell:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import logging
-import mimetypes
 import shutil
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from pathlib import Path
 
 from bokeh.resources import Resources
@@ -28,7 +24,6 @@ from statewise.report.curves import (
 from statewise.report.markdown import markdown
 from statewise.report.notes import markdown_html
 from statewise.report.reference import Reference
-from statewise.report.table import Strip
 from statewise.runs.export import export_runs
 from statewise.runs.files import write_atomically
 from statewise.runs.reader import Reading, find_runs
@@ -79,51 +74,19 @@ def page(report: Report) -> str:
     """The whole HTML document."""
     suites = suite_curves(report.charted, report.reference, report.first)
     most = max(len(suite.lines) for suite in suites)
-    return _environment().get_template("page.html").render(
-        report=report,
-        numbers={suite.name: number for number, suite in enumerate(suites)},
-        data=chart_data(suites),
-        items=[chart_item(most, log_scale) for log_scale in (False, True)],
-    )  # fmt: skip
-
-
-@cache
-def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("statewise.report"), autoescape=True, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     environment.policies |= {"json.dumps_function": to_json, "json.dumps_kwargs": {}}
-    environment.globals |= {
-        "asset": _asset, "bokeh": page_scripts, "metrics": metrics, "version": __version__,
-        "unsettled": UNSETTLED, "no_ranking": NO_RANKING,
-        "no_failure": NO_FAILURE,
-    }  # fmt: skip
-    environment.filters |= {
-        "anchor": lambda title: "-".join(title.casefold().split()),
-        "embedded": _embedded,
-        "markdown": lambda text: Markup(markdown_html(text)),
-        "place": _place,
-    }
-    return environment
-
-
-def _place(strip: Strip, value: float) -> float:
-    """Where a value lies on the scale of a strip, from 0 to 1."""
-    share = (value - strip.low) / ((strip.high - strip.low) or 1.0)
-    return min(max(share, 0.0), 1.0)
-
-
-def _embedded(file: Path) -> str:
-    """An address that holds the picture itself."""
-    kind = mimetypes.guess_type(file.name)[0]
-    if kind is None or not kind.startswith("image/"):
-        raise ValueError(f"{file} is not a picture that a page can show: use .png, .svg or .jpg")
-    return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode()}"
-
-
-def _asset(name: str) -> Markup:
-    return Markup(resources.files("statewise.report.templates").joinpath(name).read_text())
+    return environment.get_template("page.html").render(
+        report=report,
+        numbers={suite.name: number for number, suite in enumerate(suites)},
+        data=chart_data(suites),
+        items=[chart_item(most, log_scale) for log_scale in (False, True)],
+        metrics=metrics, unsettled=UNSETTLED, no_ranking=NO_RANKING, no_failure=NO_FAILURE,
+        markdown=markdown_html, bokeh=page_scripts(), version=__version__,
+    )  # fmt: skip
 
 
 def page_scripts() -> Markup:
