@@ -10,9 +10,9 @@ from rich.table import Table
 
 from statewise.core.statistics import Interval
 from statewise.deploy.facts import charges_of
-from statewise.deploy.monitor import MonitorTrial, calibrate, environment, try_monitor
+from statewise.deploy.monitor import MonitorTrial, calibrate, try_monitor
 from statewise.text import share
-from statewise.training.policy import load_policy
+from statewise.training.policy import load_policy, worlds_for
 
 
 def monitor_trial(
@@ -28,7 +28,7 @@ def monitor_trial(
     policy = load_policy(path, best_safe, imports, trust)
     if not policy.spec.num_costs:
         raise ValueError(f"{policy.spec.name} has no constraints: there is nothing to monitor")
-    with environment(policy, 1, seed) as env:
+    with worlds_for(policy, 1, seed) as env:
         measured = "cost" if charges_of(env) is None else "clearance"
     enough = max(500, math.ceil(15 / false_alarms))
     warnings = min(0.9, 10 * false_alarms)

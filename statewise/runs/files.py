@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import stat
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 """What a file system without hard links answers."""
@@ -36,6 +37,12 @@ def open_regular(path: Path) -> IO[bytes]:
         os.close(descriptor)
         raise ValueError(f"{path} is not a regular file")
     return open(descriptor, "rb")
+
+
+def as_json(content: Any, indent: int | None = 1, **more: Any) -> bytes:
+    """JSON as a text file holds it. It ends in a line break."""
+    separators = (",", ":") if indent is None else None
+    return (json.dumps(content, indent=indent, separators=separators, **more) + "\n").encode()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
