@@ -222,6 +222,14 @@ def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> str:
     return f"{owner + ' has no' if owner else 'unknown'} {what} {name!r}. {hint}"
 
 
+def is_number_text(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def closest(name: str, known: Iterable[str]) -> str:
     """The known names that are closest to a wrong one: "a, b or c"; empty if none is close."""
     names = list(known)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from statewise.core.statistics import Interval
+if TYPE_CHECKING:
+    from statewise.core.statistics import Interval
 
 
 def number(value: float, digits: int = 3) -> str:
