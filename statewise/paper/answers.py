@@ -10,7 +10,14 @@ import numpy as np
 from statewise import metrics
 from statewise.core.statistics import Array
 from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN
-from statewise.paper.reference import ALGOS, DRONE, MAXIMUM_SUITES, POINT, reference
+from statewise.paper.reference import (
+    ALGOS,
+    EXPERIMENTS,
+    MAXIMUM_SUITES,
+    POINT,
+    VARIANTS,
+    reference,
+)
 from statewise.report.curves import STEPS, line_of, metric_plot, metric_series, styles
 from statewise.report.groups import Group
 from statewise.report.plots import GREY, Panel, Plot, Series
@@ -34,25 +41,12 @@ _BOUNDS = {
     "predicted_printed": ("penalty as printed", "trpo_lag"),
 }
 """Predictions by the end of their metric: what they are called, and whose style they have."""
-_NAMES = {
-    "scpo-blind": "policy does not see M",
-    "scpo-raw-inputs": "inputs not scaled",
-    "scpo-eta-1": "recovery fraction 1",
-    "scpo-tolerance-0": "tolerance 0",
-    "scpo-gain-1": "asks for the violation",
-    "scpo-lam-0.95": "cost λ 0.95",
-    "scpo-paper": "all of the paper's settings",
-    "scpo-subsample-resample": "sub-sampled",
-}
-"""Labels of the runs that `statewise bench ablations` adds, and what figures call them."""
 
 
 @dataclass(frozen=True)
 class _Comparison:
     """SCPO beside variants of itself or of another method."""
 
-    suite: str
-    """Where the paper compares them; else the first suite that has them"""
     metrics: tuple[str, ...]
     prefix: str
     """How the labels of the variants begin"""
@@ -64,18 +58,18 @@ class _Comparison:
 
 _COMPARISONS = {
     "q3": _Comparison(
-        DRONE, (RETURN, EPISODE_COST), "scpo-subsample-",
+        (RETURN, EPISODE_COST), "scpo-subsample-",
         "SCPO with V_D fitted to all rows (the default here) and to as many zero targets as positive "
         "ones, drawn anew in each step (the paper's).",
     ),
     "app": _Comparison(
-        POINT, (RETURN, EPISODE_COST, COST_RATE), "trpo_lag-k",
+        (RETURN, EPISODE_COST, COST_RATE), "trpo_lag-k",
         "SCPO and TRPO-Lagrangian with the multiplier weighted k times in the loss. The update of the "
         "multiplier is unchanged. The paper's text does not name its k.",
         {"trpo_lag": "TRPO-LAG-1"},
     ),
     "departures": _Comparison(
-        POINT, (RETURN, EPISODE_COST, MAX_COST, COST_RATE), "scpo-",
+        (RETURN, EPISODE_COST, MAX_COST, COST_RATE), "scpo-",
         "SCPO with the defaults here, and with one choice of the paper or of its code restored. \"All "
         "of the paper's settings\" restores them together, but for the ages of the worlds "
         "(spread_ages).",
@@ -85,7 +79,7 @@ _COMPARISONS = {
 
 def of_a_question(label: str) -> bool:
     """Whether runs of that label answer one of the paper's questions, and have their figure there."""
-    return label in _NAMES or label.startswith(_COMPARISONS["app"].prefix)
+    return label in VARIANTS or label.startswith(_COMPARISONS["app"].prefix)
 
 
 def maximum(groups: Sequence[Group]) -> Plot | None:
@@ -118,11 +112,12 @@ def compared(key: str, groups: Sequence[Group]) -> Plot | None:
     has = {g.suite for g in groups if g.own == "scpo"} & {g.suite for g in variants}
     if not has:
         return None
-    suite, found = asked.suite if asked.suite in has else min(has), {}
+    suite, found = EXPERIMENTS[key][0][0], {}
+    suite = suite if suite in has else min(has)
     for group in groups:
         if group.suite == suite and (group.own in shown or group in variants):
             label = group.label.replace(_COMPARISONS["app"].prefix, "TRPO-LAG-")
-            name = shown.get(group.own) or _NAMES.get(group.label, label)
+            name = shown.get(group.own) or VARIANTS.get(group.label, (label, {}))[0]
             # Several settings under one label are told apart by what differs.
             found[name + "".join(group.name.partition(" · ")[1:])] = group
     looks = styles({name: group.own for name, group in found.items()}, bold="scpo")
