@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader
+
 from statewise.deploy.claims import Claim, Verdict
 from statewise.deploy.domain import Domain, variations_in
 from statewise.deploy.outcomes import FRESH, Outcomes
 from statewise.deploy.plan import Plan
 from statewise.deploy.runtime import facts_digest
-from statewise.deploy.statements import assumptions, limits
+from statewise.deploy.statements import assumptions, claim_sentence, limits
 from statewise.envs.env import Env
 from statewise.runs.files import as_json, read_bytes, write_atomically
 from statewise.runs.folder import describe_environment
 from statewise.runs.shapes import check, parse_json
+from statewise.text import share
 from statewise.training.policy import Policy
 
 FORMAT = 1
@@ -65,12 +68,28 @@ class Certificate:
 
     def save(self, folder: str | Path) -> tuple[Path, Path]:
         """Write `certificate.json` and `certificate.html`; the paths of both."""
-        from statewise.deploy.certificate_page import page
-
         data, html = Path(folder) / "certificate.json", Path(folder) / "certificate.html"
         write_atomically(data, as_json(self.content, indent=2))
         write_atomically(html, page(self).encode())
         return data, html
+
+
+def page(certificate: Certificate) -> str:
+    """The whole HTML document, which can be printed and needs nothing else."""
+    content, several = certificate.content, len(certificate.claims) > 1
+    environment = Environment(
+        loader=PackageLoader("statewise.deploy"), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    domain = {
+        name: f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        for name, (low, high) in content["domain"].items()
+    }
+    environment.filters["share"] = share
+    return environment.get_template("certificate.html").render(
+        c=content, verdict=f"The {'claims are' if several else 'claim is'} {certificate.verdict}",
+        domain=domain, claim_sentence=claim_sentence,
+    )  # fmt: skip
 
 
 def _seal(content: dict[str, Any]) -> Certificate:

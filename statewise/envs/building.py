@@ -121,20 +121,19 @@ def try_terms(rules: Rules, at_rest: Tensor) -> list[float]:
 
 def _check_task(task: Task, seen: World, suite: str) -> None:
     """Refuse a task whose reward or ends have a wrong form."""
-    rows = len(seen)
-    parts = {"reward": task.reward(seen), "succeeded": task.succeeded(seen)}
-    parts["ended"] = task.ended(seen)
-    for name, part in parts.items():
-        floats = name == "reward"
-        fits = isinstance(part, Tensor) and tuple(part.shape) == (rows,)
-        if not fits or (part.is_floating_point() if floats else part.dtype == torch.bool) is False:
-            what = (
-                f"{part.dtype} of shape {tuple(part.shape)}" if isinstance(part, Tensor) else part
-            )
-            raise ValueError(
-                f"the task {task.kind} of {suite}: `{name}` returned {what} for {rows} "
-                f"worlds: return {'floats' if floats else 'bools'} of shape ({rows},)"
-            )
+    rows, parts = len(seen), {}
+    for name in ("reward", "succeeded", "ended"):
+        part = parts[name] = getattr(task, name)(seen)
+        floats, what = name == "reward", str(part)
+        if isinstance(part, Tensor):
+            what = f"{part.dtype} of shape {tuple(part.shape)}"
+            right = part.is_floating_point() if floats else part.dtype == torch.bool
+            if right and tuple(part.shape) == (rows,):
+                continue
+        raise ValueError(
+            f"the task {task.kind} of {suite}: `{name}` returned {what} for {rows} worlds: return "
+            f"{'floats' if floats else 'bools'} of shape ({rows},)"
+        )
     if not bool(torch.isfinite(parts["reward"]).all()):
         raise ValueError(
             f"the task {task.kind} of {suite}: the reward is "
