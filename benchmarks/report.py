@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from statewise.envs.suites import PAPER_SUITES
-from statewise.paper.report import paper_parts
+from statewise.paper.questions import paper_parts
 from statewise.report.write import write_report
 from statewise.runs.reader import find_runs
 

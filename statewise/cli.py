@@ -52,13 +52,13 @@ class Command(Protocol):
     def run(self) -> None: ...
 
 
-class HelpFormatter(argparse.HelpFormatter):
+class _HelpFormatter(argparse.HelpFormatter):
     """Wraps each paragraph of a description to the width of the terminal."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
         return "\n\n".join(
-            super(HelpFormatter, self)._fill_text(p, width, indent) for p in paragraphs
+            super(_HelpFormatter, self)._fill_text(p, width, indent) for p in paragraphs
         )
 
 
@@ -71,7 +71,7 @@ class OptionParser(argparse.ArgumentParser):
             description=description,
             add_help=add_help,
             allow_abbrev=False,
-            formatter_class=HelpFormatter,
+            formatter_class=_HelpFormatter,
         )
 
     def error(self, message: str) -> NoReturn:
@@ -184,7 +184,8 @@ def _join_negative_numbers(args: Sequence[str]) -> list[str]:
     joined: list[str] = []
     for arg in args:
         last = joined[-1] if joined else ""
-        if _is_number(arg) and arg.startswith("-") and last.startswith("--") and "=" not in last:
+        negative = arg.startswith("-") and settings.is_number_text(arg)
+        if negative and last.startswith("--") and "=" not in last:
             joined[-1] = f"{last}={arg}"
         else:
             joined.append(arg)
@@ -195,14 +196,6 @@ def _with_dashes(arg: str) -> str:
     """`--cost_limit=1` as `--cost-limit=1`."""
     name, equals, value = arg.partition("=")
     return name.replace("_", "-") + equals + value if arg.startswith("--") else arg
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_mistake(error: Exception) -> bool:

@@ -16,15 +16,18 @@ from statewise.envs.robots import get_robot, robot_names
 from statewise.envs.suites import PAPER_SUITES
 from statewise.envs.tasks import task_entries
 from statewise.envs.vec_env import VecEnv
-from statewise.report.table import percent
-from statewise.settings import count
+from statewise.text import percent, several
 from statewise.training.evaluate import Evaluation
 
 
+def _titled(title: str, caption: str | None = None, **more: Any) -> Table:
+    return Table(title=title, title_justify="left", caption=caption, caption_justify="left", **more)
+
+
 def algorithm_table() -> Table:
-    table = Table(title="The algorithms", title_justify="left",
-                  caption="`statewise train --algo NAME --help` shows the settings of one",
-                  caption_justify="left")  # fmt: skip
+    table = _titled(
+        "The algorithms", "`statewise train --algo NAME --help` shows the settings of one"
+    )
     for name in ("algorithm", "what it does", "from"):
         table.add_column(name, no_wrap=name == "algorithm")
     for name, kind in ALGORITHMS.items():
@@ -34,9 +37,8 @@ def algorithm_table() -> Table:
 
 
 def suite_table() -> Table:
-    table = Table(title="The suites of the paper", title_justify="left",
-                  caption="Any {Robot}-{Constraint}-{Number} works, and chains of constraints too: "
-                          "Point-Hazard-8-Pillar-4", caption_justify="left")  # fmt: skip
+    table = _titled("The suites of the paper", "Any {Robot}-{Constraint}-{Number} works, and chains of "
+                    "constraints too: Point-Hazard-8-Pillar-4")  # fmt: skip
     table.add_column("suite", no_wrap=True)
     for name in ("observation", "action", "constraint", "radius m", "keepout m", "goal m",
                  "episode steps", "control Hz"):  # fmt: skip
@@ -51,21 +53,28 @@ def _suite_row(name: str) -> list[str]:
     constraints: Any = env.suite.constraints  # those of the paper have a count, radius and keepout
     return [
         name,
-        str(env.spec.obs_size),
-        str(env.spec.action_size),
+        *_sizes(env),
         ", ".join(f"{c.count} {c.kind}" for c in constraints),
         ", ".join(f"{c.radius:g}" for c in constraints),
         ", ".join(f"{c.keepout:g}" for c in constraints),
-        f"{env.suite.robot.goal_radius:g}",
-        str(env.spec.max_episode_steps),
-        f"{1 / env.spec.control_dt:.3g}",
+        *_times(env),
     ]
 
 
+def _sizes(env: VecEnv) -> tuple[str, str]:
+    return str(env.spec.obs_size), str(env.spec.action_size)
+
+
+def _times(env: VecEnv) -> tuple[str, str, str]:
+    """Radius of the goal, steps of an episode and rate of control."""
+    spec = env.spec
+    radius = f"{env.suite.robot.goal_radius:g}"
+    return radius, str(spec.max_episode_steps), f"{1 / spec.control_dt:.3g}"
+
+
 def robot_table() -> Table:
-    table = Table(title="The robots", title_justify="left",
-                  caption="Observation: of the robot itself, and all of it in its first kind of "
-                          "suite. Goal: its radius", caption_justify="left")  # fmt: skip
+    table = _titled("The robots", "Observation: of the robot itself, and all of it in its first kind of "
+                    "suite. Goal: its radius")  # fmt: skip
     table.add_column("robot", no_wrap=True)
     for name in ("own obs.", "observation", "action", "constraints", "goal m",
                  "episode steps", "control Hz"):  # fmt: skip
@@ -78,22 +87,13 @@ def robot_table() -> Table:
 def _robot_row(name: str) -> list[str]:
     robot = get_robot(name)
     env = VecEnv(f"{name}-{robot.constraints[0]}-1")
-    return [
-        name,
-        str(env.spec.blocks["goal_compass"].start),  # what comes before is the robot's own
-        str(env.spec.obs_size),
-        str(env.spec.action_size),
-        ", ".join(robot.constraints),
-        f"{robot.goal_radius:g}",
-        str(env.spec.max_episode_steps),
-        f"{1 / env.spec.control_dt:.3g}",
-    ]
+    own = env.spec.blocks["goal_compass"].start  # what comes before is the robot's own
+    return [name, str(own), *_sizes(env), ", ".join(robot.constraints), *_times(env)]
 
 
 def constraint_table() -> Table:
-    table = Table(title="The constraints", title_justify="left",
-                  caption="They stand in suites' names: Point-Hazard-8-Speed-1.5 has two. Capital words "
-                          "are numbers", caption_justify="left")  # fmt: skip
+    table = _titled("The constraints", "They stand in suites' names: Point-Hazard-8-Speed-1.5 has two. "
+                    "Capital words are numbers")  # fmt: skip
     for name in ("constraint", "unit", "clearance"):
         table.add_column(name, no_wrap=name != "clearance")
     for entry in constraint_entries():
@@ -102,9 +102,8 @@ def constraint_table() -> Table:
 
 
 def task_table() -> Table:
-    table = Table(title="The tasks", title_justify="left",
-                  caption="A task stands behind the robot: Point-Push-Hazard-4. Without one it is Goal. "
-                          "Numbers in brackets are optional", caption_justify="left")  # fmt: skip
+    table = _titled("The tasks", "A task stands behind the robot: Point-Push-Hazard-4. Without one it is "
+                    "Goal. Numbers in brackets are optional")  # fmt: skip
     table.add_column("task", no_wrap=True)
     table.add_column("what it asks for")
     for entry in task_entries():
@@ -114,8 +113,8 @@ def task_table() -> Table:
 
 def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
     """What happened, for every constraint; a running episode counts for costs, not for returns."""
-    done = count(len(episodes), "finished episode")
-    table = Table(title=f"{env.spec.name}: {done}", show_header=False, title_justify="left")
+    done = several(len(episodes), "finished episode")
+    table = _titled(f"{env.spec.name}: {done}", show_header=False)
     endings = [e.ending for e in episodes]
     for ending in sorted(set(endings)):
         table.add_row(ending, str(endings.count(ending)))
@@ -134,9 +133,8 @@ def play_table(env: Env, episodes: list[Episode], running: Tally) -> Table:
 
 def evaluation_table(found: Evaluation) -> Table:
     how = "sampled" if found.sampled else "mean"
-    table = Table(title=f"{found.algo} on {found.suite}: {count(found.episodes, 'fresh episode')}, "
-                        f"{how} actions, seed {found.seed}", show_header=False,
-                  title_justify="left")  # fmt: skip
+    table = _titled(f"{found.algo} on {found.suite}: {several(found.episodes, 'fresh episode')}, {how} "
+                    f"actions, seed {found.seed}", show_header=False)  # fmt: skip
     table.add_row("return", f"{found.mean_return:.3f} ± {found.return_std:.3f}")
     table.add_row("successful episodes", percent(found.success))
     table.add_row("episode length", f"{found.length:.0f}")

@@ -18,11 +18,17 @@ GYM = "gym:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PluginOptions:
-    """Options of the commands that open run folders."""
+class ImportOptions:
+    """The option of all commands that look names up."""
 
     imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
-    """Plug-ins to import first, such as the one that registers the run's algorithm."""
+    """Modules to import first, such as one that registers your environment, robot or algorithm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginOptions(ImportOptions):
+    """Options of the commands that open run folders."""
+
     trust: bool = False
     """Import the plug-ins that run folders name, which runs their code."""
 

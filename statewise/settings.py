@@ -222,9 +222,12 @@ def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> str:
     return f"{owner + ' has no' if owner else 'unknown'} {what} {name!r}. {hint}"
 
 
-def count(number: int, noun: str) -> str:
-    """A number of things, in the singular or plural: "1 episode", "2,000 episodes"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def is_number_text(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def closest(name: str, known: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from statewise.plugins import PluginOptions
 from statewise.runs import checkpoint
+from statewise.runs.files import as_json
 from statewise.runs.folder import RunFolder
 from statewise.settings import option, unknown
 
@@ -71,8 +72,8 @@ def keep_policy(run: Path, out: Path) -> Path:
 
     config = folder.config()
     config["train"] |= {"out": "runs"}  # where it was trained concerns nobody
-    (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (out / "config.json").write_bytes(as_json(config))
     made_with = json.loads((run / "environment.json").read_text())
     kept = {name: made_with[name] for name in ("statewise", "python", "packages", "processor")}
-    (out / "environment.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (out / "environment.json").write_bytes(as_json(kept))
     return folder.load(strip)

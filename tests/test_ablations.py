@@ -18,15 +18,23 @@ from statewise.bench.grid import product_grid
 from statewise.cli import main
 from statewise.paper import answers
 from statewise.paper import questions as q
-from statewise.paper.ablations import EXPERIMENTS, ablation_grid, check_questions, draw_figures
+from statewise.paper.ablations import ablation_grid, check_questions, draw_figures
 from statewise.paper.episodes import Recorded, _record, episode, record, targets
-from statewise.paper.reference import ALGOS, DRONE, MAXIMUM_SUITES, POINT, SUITES, reference
-from statewise.paper.report import paper_parts
+from statewise.paper.questions import paper_parts
+from statewise.paper.reference import (
+    ALGOS,
+    DRONE,
+    EXPERIMENTS,
+    MAXIMUM_SUITES,
+    POINT,
+    SUITES,
+    reference,
+)
 from statewise.report.assemble import assemble
 from statewise.report.curves import styles
-from statewise.report.export import export_runs
 from statewise.report.groups import Group, group_runs
 from statewise.report.plots import Plot, Series, save, write_plot
+from statewise.runs.export import export_runs
 from statewise.runs.reader import find_runs
 from statewise.runs.summary import Columns
 

@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "statewise"
 LAYERS = [
     {"types", "version", "settings", "extras", "console"},
-    {"core", "plugins", "metrics"},
+    {"core", "plugins", "metrics", "text"},
     {"cuda_graphs", "nets", "sim", "theory", "runs"},
     {"algos", "envs", "zoo"},
     {"training"},

@@ -27,8 +27,8 @@ from statewise.report.curves import (
     to_json,
 )
 from statewise.report.groups import Curve, group_runs
-from statewise.report.html import page_scripts
 from statewise.report.plots import draw, style
+from statewise.report.write import page_scripts
 from statewise.runs.reader import find_runs
 
 RETURN = metrics.RETURN

@@ -237,8 +237,8 @@ def test_a_seed_gives_the_same_episodes_as_on_the_cpu() -> None:
     for t, action in enumerate(actions(cpu, 40)):
         here, there = cpu.step(action), device.step(action.to(device.device))
         assert torch.equal(here.ended, there.ended.cpu()), t
-        assert torch.equal(cpu._objects, device._objects.cpu()), t
-        assert torch.equal(here.ended, cpu._time == 0)
+        assert torch.equal(cpu._now.objects, device._now.objects.cpu()), t
+        assert torch.equal(here.ended, cpu._now.time == 0)
         assert torch.allclose(here.reward, there.reward.cpu(), atol=1e-3)
         assert torch.allclose(here.cost, there.cost.cpu(), atol=1e-2)
         began = here.ended

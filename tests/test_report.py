@@ -17,16 +17,16 @@ from statewise.core.statistics import Interval, mean_interval, pooled_error, rat
 from statewise.paper.claims import claims_section, judge
 from statewise.paper.reference import reference
 from statewise.report.assemble import Report, assemble
-from statewise.report.export import export_runs
 from statewise.report.groups import Group, command, group_runs
-from statewise.report.html import page
 from statewise.report.markdown import markdown
 from statewise.report.ranking import rank, ranking_tables
 from statewise.report.sections import Picture, Section
-from statewise.report.table import Table, interval_text, number, percent, spread
+from statewise.report.table import Table
 from statewise.report.tables import COMPARED, metrics_table, resources_table, safety_table
-from statewise.report.write import write_report
+from statewise.report.write import page, write_report
+from statewise.runs.export import export_runs
 from statewise.runs.reader import POINTS, find_runs
+from statewise.text import interval_text, number, percent, spread
 
 
 def groups_of(root: Path) -> list[Group]:
@@ -45,7 +45,7 @@ def cells(table: Table, row: int = 0) -> dict[str, str]:
 
 
 def verdicts(root: Path) -> dict[str, bool | None]:
-    return {check.key: check.verdict for check in judge(groups_of(root)).checks}
+    return {key: check.verdict for key, check in judge(groups_of(root)).checks.items()}
 
 
 def reported(root: Path, baseline: str | None = None, **more: Any) -> Report:

@@ -18,11 +18,11 @@ from statewise.paper.reference import ALGOS, reference
 from statewise.report.assemble import Report, assemble
 from statewise.report.curves import suite_curves
 from statewise.report.groups import group_runs
-from statewise.report.html import page
 from statewise.report.limits import limits_of
 from statewise.report.markdown import markdown
 from statewise.report.reference import Reference
 from statewise.report.sections import Section, Statement
+from statewise.report.write import page
 from statewise.runs.reader import find_runs
 
 GOOD = {"episode/return": 2.58, "cost/episode": 0.54, "cost/rate": 0.0071}
@@ -127,7 +127,7 @@ def test_a_cost_limit_given_as_the_default_is_the_papers_task(
     groups = group_runs(find_runs([tmp_path]).runs)
     assert reference().other_task(groups[0].settings) == {}
     assert not any("Another task" in line for line in limits_of(groups, reference()))
-    checks = {check.key: check.verdict for check in judge(groups).checks}
+    checks = {key: check.verdict for key, check in judge(groups).checks.items()}
     assert checks["cost_rate_paper"] is not None
 
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from synthetic_runs import learning, write_run
 
 from statewise import metrics
-from statewise.paper.report import paper_parts
+from statewise.paper.questions import paper_parts
 from statewise.report.write import write_report
 from statewise.runs.reader import find_runs
 

@@ -22,13 +22,13 @@ from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
 from statewise.report.curves import UNSETTLED
 from statewise.report.groups import Group, group_runs
-from statewise.report.html import page
 from statewise.report.limits import limits_of
 from statewise.report.markdown import markdown
 from statewise.report.ranking import rank
-from statewise.report.table import millions
+from statewise.report.write import page
 from statewise.runs import checkpoint
 from statewise.runs.reader import find_runs
+from statewise.text import millions
 
 GOOD = {"episode/return": 2.58, "cost/episode": 0.54, "cost/rate": 0.0071}
 NO_EPISODE = {"episode/return": None, "episode/return_std": None, "cost/episode": None,
@@ -50,7 +50,7 @@ def limits(root: Path) -> list[str]:
 
 
 def check(root: Path, key: str) -> Check:
-    return next(c for c in findings(root).checks if c.key == key)
+    return findings(root).checks[key]
 
 
 def write(root: Path, algo: str, ends: bool = True, **more: Any) -> None:
@@ -73,7 +73,7 @@ def test_claims_about_episodes_stay_open_until_one_can_have_run_out_of_time(tmp_
     for algo in ("scpo", "trpo"):
         write_run(tmp_path, algo=algo, epoch=lambda _: GOOD, longest=1_000_000)
     found = findings(tmp_path)
-    judged = {c.key for c in found.checks if c.verdict is not None}
+    judged = {key for key, c in found.checks.items() if c.verdict is not None}
     assert judged == {"cost_rate_lowest", "cost_rate_paper"}
     assert any("none can have run out of time before" in limit for limit in limits(tmp_path))
     report = assemble(find_runs([tmp_path]))
@@ -84,7 +84,7 @@ def test_lowest_says_of_how_many_and_fewer_than_nine_are_counted_apart(tmp_path:
     for algo, cost in (("scpo", 0.001), ("trpo", 0.002)):
         write_run(tmp_path, algo=algo, epoch=lambda _, cost=cost: GOOD | {"cost/rate": cost})
     found = findings(tmp_path)
-    assert next(c for c in found.checks if c.key == "cost_rate_lowest").among == 2
+    assert found.checks["cost_rate_lowest"].among == 2
     assert tally([found])["cost_rate_lowest"] == ["1 of 1 with fewer methods"]
     table = claims_table([found])
     assert "yes, of 2" in [cell.text for cell in table.rows[0].cells]

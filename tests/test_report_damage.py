@@ -13,11 +13,11 @@ from synthetic_runs import write_run
 from statewise.cli import main
 from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
-from statewise.report.export import export_runs
 from statewise.report.groups import group_runs
-from statewise.report.html import page
 from statewise.report.markdown import markdown
 from statewise.report.tables import safety_table
+from statewise.report.write import page
+from statewise.runs.export import export_runs
 from statewise.runs.reader import RunData, find_runs
 
 RUN = Path("Point-Hazard-8/scpo/seed-0")

@@ -14,9 +14,9 @@ from statewise.core.statistics import ratio_bootstrap
 from statewise.paper.reference import reference
 from statewise.report.assemble import assemble
 from statewise.report.groups import group_runs
-from statewise.report.html import page
 from statewise.report.markdown import markdown
 from statewise.report.ranking import Rank, rank
+from statewise.report.write import page
 from statewise.runs.reader import find_runs
 
 SUITES = ("Point-Hazard-1", "Point-Hazard-4", "Point-Hazard-8")

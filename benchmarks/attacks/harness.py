@@ -59,7 +59,7 @@ def warm() -> None:
         "pandas",
         "statewise.report.curves",
         "statewise.report.write",
-        "statewise.paper.report",
+        "statewise.paper.questions",
     ):
         importlib.import_module(name)
 

@@ -15,8 +15,8 @@ from attacks import walk
 from attacks.commands import run_command
 from attacks.disk import RUN, result
 from attacks.harness import Outcome, in_child, warm
-from statewise.report.export import export_runs
 from statewise.runs import checkpoint
+from statewise.runs.export import export_runs
 from statewise.runs.reader import find_runs
 
 FILES = ("config.json", "metrics.jsonl", "episodes.csv", "environment.json", "checkpoints/NEWEST",

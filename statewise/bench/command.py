@@ -22,9 +22,10 @@ from statewise.bench.launch import LaunchOptions, Report
 from statewise.bench.table import GridView, summary
 from statewise.console import console, say, styled
 from statewise.envs.suites import PAPER_SUITES, proper_name
-from statewise.plugins import import_modules, is_gym
+from statewise.plugins import ImportOptions, import_modules, is_gym
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
+from statewise.text import several
 
 _OPTIONS = {
     "suite": "suites", "algo": "algos", "seed": "seeds", "steps": "steps", "num_envs": "num-envs",
@@ -44,7 +45,7 @@ STOPPED_STATUS = 130
 
 
 @dataclass(frozen=True)
-class GridOptions(LaunchOptions):
+class GridOptions(LaunchOptions, ImportOptions):
     """Which runs, shared by all benchmarks."""
 
     suites: tuple[str, ...] = option((), metavar="SUITE")
@@ -63,8 +64,6 @@ class GridOptions(LaunchOptions):
     """Any other setting of `statewise train`, as NAME=VALUE. NAME=A,B,C trains with each of the values,
     into OUT/SUITE/ALGO-NAME-VALUE/seed-SEED. Spaces join the parts of one value: "hidden=64 64". A
     setting that only some algorithms have is set for those."""
-    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
-    """Modules to import first, such as one that registers your environment, robot or algorithm."""
     dry_run: bool = False
     """Only print the plan and an estimate of the time."""
 
@@ -222,7 +221,7 @@ def _opening(runs: Sequence[Run], out: str, options: LaunchOptions) -> str:
 def _counts(runs: Sequence[Run]) -> str:
     states = [run.state for run in runs]
     parts = [f"{states.count(s)} {word}" for s, word in _PLAN.items() if s in states]
-    return f"{len(runs)} run{'s' if len(runs) > 1 else ''}: {', '.join(parts)}"
+    return f"{several(len(runs), 'run')}: {', '.join(parts)}"
 
 
 def _print_plan(screen: Console, runs: Sequence[Run], options: LaunchOptions) -> None:

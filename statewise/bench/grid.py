@@ -38,7 +38,7 @@ FAILED_FILE = "failed.txt"
 LOG_FILE = "log.txt"
 """What the workers of a run printed."""
 
-MOST_SEEDS = 10_000
+_MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise ValueError(f"--seeds is {text!r}: give 0..2, a list such as 0,1,5, or one seed")
         if dots and int(last) < int(first):
             raise ValueError(f"--seeds {part.strip()} is empty: write the lower seed first")
-        if int(last or first) - int(first) >= MOST_SEEDS:
-            raise ValueError(f"--seeds {part.strip()} are more than {MOST_SEEDS}: give fewer")
+        if int(last or first) - int(first) >= _MOST_SEEDS:
+            raise ValueError(f"--seeds {part.strip()} are more than {_MOST_SEEDS}: give fewer")
         seeds += range(int(first), int(last or first) + 1)
     return tuple(dict.fromkeys(seeds))

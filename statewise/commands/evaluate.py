@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from statewise import settings
 from statewise.cli_tables import evaluation_table
 from statewise.console import console, say
-from statewise.runs.files import write_atomically
+from statewise.runs.files import as_json, write_atomically
 from statewise.runs.folder import check_folder
 from statewise.settings import number
 from statewise.training import api
@@ -67,7 +66,7 @@ class Evaluate(PolicyOptions):
         console().print(evaluation_table(found))
         numbers = found.as_dict() | self._try_monitor()
         if out is not None:
-            write_atomically(out, (json.dumps(numbers, indent=2) + "\n").encode())
+            write_atomically(out, as_json(numbers, indent=2))
             say(f"numbers: {self.json}")
         if self.worst and found.constraints:
             where = (

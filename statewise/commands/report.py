@@ -8,7 +8,7 @@ from pathlib import Path
 
 from statewise.console import say
 from statewise.extras import need
-from statewise.plugins import import_modules
+from statewise.plugins import ImportOptions, import_modules
 from statewise.runs.folder import check_folder
 from statewise.settings import option
 
@@ -16,15 +16,13 @@ _PICTURES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
-class Plot:
+class Plot(ImportOptions):
     """Draw the learning curves of runs: a colour for each algorithm, a band over its seeds."""
 
     runs: tuple[Path, ...] = option((), positional=True, metavar="RUN")
     """Run folders."""
     out: Path = Path("curves.png")
     """The picture to write (.png, .svg or .pdf)."""
-    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
-    """Plug-ins to import first, which may name algorithms."""
 
     def run(self) -> None:
         need("plotting", "report", "matplotlib")
@@ -41,7 +39,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(ImportOptions):
     """Compare all runs in some folders, as a web page and as a Markdown file."""
 
     runs: tuple[Path, ...] = option((), positional=True, metavar="RUNS")
@@ -56,12 +54,10 @@ class Report:
     """Also write the runs to this folder, in a small form that gives the same report."""
     open: bool = False
     """Show the page in the browser."""
-    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
-    """Plug-ins to import first, which may name algorithms."""
 
     def run(self) -> None:
         need("a report", "report")
-        from statewise.paper.report import paper_parts
+        from statewise.paper.questions import paper_parts
         from statewise.report.write import write_report
         from statewise.runs.reader import find_runs
 

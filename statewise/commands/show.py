@@ -22,22 +22,20 @@ from statewise.commands.train import leave_if_stopped
 from statewise.console import console, say
 from statewise.deploy.replay import replay
 from statewise.extras import need
-from statewise.plugins import import_modules
-from statewise.report.table import percent
+from statewise.plugins import ImportOptions, import_modules
 from statewise.settings import number, option
+from statewise.text import percent
 from statewise.training import api
 
 
 @dataclass(frozen=True)
-class List:
+class List(ImportOptions):
     """Print a table of the algorithms, suites, robots, constraints or tasks."""
 
     what: Literal["algos", "suites", "robots", "constraints", "tasks"] = option(
         positional=True, metavar="{algos,suites,robots,constraints,tasks}"
     )
     """Which of them."""
-    imports: tuple[str, ...] = option((), flag="import", metavar="MODULE")
-    """Plug-ins to import first."""
 
     def run(self) -> None:
         import_modules(self.imports)

@@ -15,7 +15,7 @@ from statewise.runs.reader import CONFIG, SUMMARY
 from statewise.runs.verify import Check
 from statewise.settings import option
 
-DAMAGED_STATUS = 1
+_DAMAGED_STATUS = 1
 """Exit status if something is not as it was written."""
 
 
@@ -31,7 +31,7 @@ class Kind:
     takes_run: bool = False
 
 
-KINDS = (
+_KINDS = (
     Kind("certificate", lambda path: path.suffix == ".json" and path.is_file(),
          "deploy.verify:verify_certificate", takes_run=True),
     Kind("bundle", lambda path: (path / "policy.json").is_file(), "deploy.export:verify_files"),
@@ -51,14 +51,14 @@ class Verify(PluginOptions):
     """The run that it belongs to, where it is not a run itself."""
 
     def run(self) -> None:
-        kind = next((kind for kind in KINDS if kind.recognise(self.path)), None)
+        kind = next((kind for kind in _KINDS if kind.recognise(self.path)), None)
         if kind is None:
             there = (
                 "there is no such file or folder"
                 if not self.path.exists()
                 else "it is none of these"
             )
-            names = " or ".join(kind.name for kind in KINDS)
+            names = " or ".join(kind.name for kind in _KINDS)
             raise ValueError(f"verify checks a {names}. {self.path}: {there}")
         if (self.run_folder is None) == kind.takes_run:
             need = "needs the run folder too" if kind.takes_run else "is checked alone"
@@ -74,7 +74,7 @@ class Verify(PluginOptions):
         bad = [check for check in checks if not check.good]
         say(f"{self.path}: {f'{len(bad)} of {len(checks)} checks failed' if bad else 'verified'}")
         if bad:
-            raise SystemExit(DAMAGED_STATUS)
+            raise SystemExit(_DAMAGED_STATUS)
 
 
 def _table(checks: list[Check]) -> Table:

@@ -19,7 +19,6 @@ from torch import Tensor
 PLANAR_BINS = 16
 AZIMUTH_BINS = 10
 ELEVATION_BINS = 6
-SPATIAL_BINS = AZIMUTH_BINS * ELEVATION_BINS
 
 
 def strength(distance: Tensor, reach: float | None) -> Tensor:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-BETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+_BETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """c: the odds of an event are this many times those of the candidate rate. Chosen by simulation so that
 few episodes are needed from a fifth of the rate up to 70 % of it (benchmarks/certify.py)."""
 
@@ -26,12 +26,12 @@ def log_evidence_below(rate: float, events: npt.ArrayLike, trials: npt.ArrayLike
 
     It ever reaches log(1/alpha) with probability at most alpha if the true rate is `rate` or more.
     """
-    return _log_mixture(np.array(BETS), rate, events, trials)
+    return _log_mixture(np.array(_BETS), rate, events, trials)
 
 
 def log_evidence_above(rate: float, events: npt.ArrayLike, trials: npt.ArrayLike) -> Array:
     """Log of the evidence that the true rate is above `rate`: the bets are the inverse ones."""
-    return _log_mixture(1.0 / np.array(BETS[1:]), rate, events, trials)
+    return _log_mixture(1.0 / np.array(_BETS[1:]), rate, events, trials)
 
 
 def sequential_bounds(events: int, trials: int, alpha: float) -> tuple[float, float]:
@@ -39,7 +39,7 @@ def sequential_bounds(events: int, trials: int, alpha: float) -> tuple[float, fl
 
     The number of trials may depend on the outcomes so far: looking often costs nothing.
     """
-    check_counts(events, trials)
+    _check_counts(events, trials)
     check_probability("alpha", alpha)
     enough = math.log(1.0 / alpha)
     low, high = 0.0, 1.0
@@ -50,7 +50,7 @@ def sequential_bounds(events: int, trials: int, alpha: float) -> tuple[float, fl
     return low, high
 
 
-def check_counts(events: int, trials: int) -> None:
+def _check_counts(events: int, trials: int) -> None:
     """Raise ValueError unless that many events can occur in that many trials."""
     if trials < 1 or not 0 <= events <= trials:
         raise ValueError(

@@ -10,7 +10,7 @@ import torch
 from statewise.envs.env import Env
 from statewise.training.policy import random_policy
 
-VELOCITY = "velocimeter"
+_VELOCITY = "velocimeter"
 """The block of the observation that holds the velocity in the robot's own frame."""
 _STEPS, _STOP_TIME, _LEAST_EXPLAINED, _LEAST_STRENGTH = 150, 0.1, 0.5, 0.3
 """Steps of random actions; seconds in which small velocities should vanish; the share of the changes of
@@ -23,7 +23,7 @@ def fit_brake(env: Env, seed: int) -> dict[str, Any] | None:
 
     The model is Δv = A v + B a. Legs and fins have no such law: their velocity answers to a gait.
     """
-    block = env.spec.blocks.get(VELOCITY)
+    block = env.spec.blocks.get(_VELOCITY)
     if block is None:
         return None
     act, step = random_policy(env, seed), env.reset(seed=seed)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader
+
 from statewise.deploy.claims import Claim, Verdict
 from statewise.deploy.domain import Domain, variations_in
 from statewise.deploy.outcomes import FRESH, Outcomes
 from statewise.deploy.plan import Plan
-from statewise.deploy.statements import assumptions, limits
+from statewise.deploy.runtime import facts_digest
+from statewise.deploy.statements import assumptions, claim_sentence, limits
 from statewise.envs.env import Env
-from statewise.runs.files import read_bytes, write_atomically
+from statewise.runs.files import as_json, read_bytes, write_atomically
 from statewise.runs.folder import describe_environment
 from statewise.runs.shapes import check, parse_json
+from statewise.text import share
 from statewise.training.policy import Policy
 
 FORMAT = 1
@@ -62,21 +64,37 @@ class Certificate:
 
     def extended(self, **parts: Any) -> Certificate:
         """The same certificate with further parts, such as a stress test."""
-        return seal(self.content | parts)
+        return _seal(self.content | parts)
 
     def save(self, folder: str | Path) -> tuple[Path, Path]:
         """Write `certificate.json` and `certificate.html`; the paths of both."""
-        from statewise.deploy.certificate_page import page
-
         data, html = Path(folder) / "certificate.json", Path(folder) / "certificate.html"
-        write_atomically(data, (json.dumps(self.content, indent=2) + "\n").encode())
+        write_atomically(data, as_json(self.content, indent=2))
         write_atomically(html, page(self).encode())
         return data, html
 
 
-def seal(content: dict[str, Any]) -> Certificate:
+def page(certificate: Certificate) -> str:
+    """The whole HTML document, which can be printed and needs nothing else."""
+    content, several = certificate.content, len(certificate.claims) > 1
+    environment = Environment(
+        loader=PackageLoader("statewise.deploy"), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    domain = {
+        name: f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        for name, (low, high) in content["domain"].items()
+    }
+    environment.filters["share"] = share
+    return environment.get_template("certificate.html").render(
+        c=content, verdict=f"The {'claims are' if several else 'claim is'} {certificate.verdict}",
+        domain=domain, claim_sentence=claim_sentence,
+    )  # fmt: skip
+
+
+def _seal(content: dict[str, Any]) -> Certificate:
     """A certificate of this content, with the hash that tells later changes."""
-    return Certificate(content | {"sha256": _digest(content)})
+    return Certificate(content | {"sha256": facts_digest(content)})
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -89,7 +107,7 @@ def read_certificate(path: Path) -> Certificate:
         check(content, _SHAPE, path.name)
     except (ValueError, FileNotFoundError) as error:
         raise CertificateError(f"{path} cannot be read as a certificate: {error}") from error
-    if content["sha256"] != _digest(content):
+    if content["sha256"] != facts_digest(content):
         raise CertificateError(f"{path} was changed after it was written: its hash does not match")
     return Certificate(content)
 
@@ -117,7 +135,7 @@ def write_down(
     asked = dataclasses.asdict(plan) | {"max_violation": list(plan.max_violation)}
     domain = {name: list(ends) for name, ends in asked.pop("domain")["ranges"].items()}
     environment = describe_environment()
-    return seal({
+    return _seal({
         "format": FORMAT,
         "made": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "verdict": verdict,
@@ -133,7 +151,7 @@ def write_down(
             "algorithm": policy.settings.algo,
             "training_seed": policy.settings.seed,
             "chosen_by": "its measured safety in training" if plan.best_safe else "no measurement",
-        } | policy_facts(policy),
+        } | _policy_facts(policy),
         "suite": env.spec.name,
         "model_sha256": model_sha256(env),
         "worlds": env.num_envs,
@@ -148,7 +166,7 @@ def write_down(
     })  # fmt: skip
 
 
-def policy_facts(policy: Policy) -> dict[str, Any]:
+def _policy_facts(policy: Policy) -> dict[str, Any]:
     """Which policy it is: run, checkpoint, epoch and hash."""
     if policy.source is None:
         raise ValueError(
@@ -183,8 +201,3 @@ def _claim(claim: Claim, number: int, found: Outcomes, env: Env) -> dict[str, An
 def _median(values: Any) -> float:
     ordered = sorted(values.tolist())
     return ordered[len(ordered) // 2]
-
-
-def _digest(content: dict[str, Any]) -> str:
-    rest = {name: value for name, value in content.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

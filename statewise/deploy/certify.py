@@ -13,9 +13,8 @@ from statewise.deploy.claims import Claim, add_fixed, add_sequentially, conclude
 from statewise.deploy.domain import Domain
 from statewise.deploy.outcomes import FRESH, Outcomes, join, run_in_order
 from statewise.deploy.plan import Plan
-from statewise.deploy.worlds import worlds_for
 from statewise.envs.env import Env
-from statewise.training.policy import Policy, load_policy
+from statewise.training.policy import Policy, load_policy, worlds_for
 from statewise.training.worst import WorstEpisodes
 
 Report = Callable[[Sequence[Claim]], None]
@@ -54,7 +53,7 @@ def certify(
     make_claims(
         policy.spec.cost_names, rates, confidence
     )  # mistakes are named before worlds are made
-    with worlds_for(policy, plan.most) as env:
+    with worlds_for(policy, plan.worlds) as env:
         return certify_policy(policy, env, plan)
 
 
@@ -68,7 +67,7 @@ def certify_policy(
     """Run the episodes of a plan and judge its claims. worst: keeps the worst episodes."""
     claims = make_claims(env.spec.cost_names, plan.max_violation, plan.confidence)
     parts, decided = [], False
-    for part in episodes_of(policy, env, plan, worst):
+    for part in _episodes_of(policy, env, plan, worst):
         broken = part.violations(plan.threshold)
         before = claims[0].episodes
         if plan.sequential:
@@ -84,7 +83,7 @@ def certify_policy(
     return write_down(verdict, claims, plan, join(parts), policy, env)
 
 
-def episodes_of(
+def _episodes_of(
     policy: Policy, env: Env, plan: Plan, worst: WorstEpisodes | None = None
 ) -> Iterator[Outcomes]:
     """The outcomes of a plan's episodes in order, no more than it asks for."""
@@ -99,4 +98,4 @@ def episodes_of(
 def rerun(policy: Policy, env: Env, plan: Plan, episodes: int) -> np.ndarray:
     """The first episodes of a plan once more: `[episodes, m]` whether each constraint was violated."""
     few = dataclasses.replace(plan, episodes=episodes)
-    return join(list(episodes_of(policy, env, few))).violations(plan.threshold)
+    return join(list(_episodes_of(policy, env, few))).violations(plan.threshold)

@@ -18,12 +18,11 @@ from statewise.deploy.claims import Claim, make_claims
 from statewise.deploy.domain import read_domain
 from statewise.deploy.plan import Plan
 from statewise.deploy.rare import check_random, rare_events
-from statewise.deploy.statements import share
 from statewise.deploy.stress import stress_test
-from statewise.deploy.worlds import worlds_for
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
-from statewise.training.policy import load_policy
+from statewise.text import share
+from statewise.training.policy import load_policy, worlds_for
 from statewise.training.recording import WORST_FILE, save_recordings
 from statewise.training.worst import WorstEpisodes
 from statewise.zoo import PolicyOptions
@@ -93,7 +92,7 @@ class Certify(PolicyOptions):
         policy = load_policy(self.run_path, self.best_safe, self.imports, self.trust)
         make_claims(policy.spec.cost_names, plan.max_violation, plan.confidence)
         with console(stderr=True).status("certifying") as status:
-            with worlds_for(policy, plan.most) as env:
+            with worlds_for(policy, plan.worlds) as env:
                 keeper = WorstEpisodes(env, policy.algo, self.worst) if self.worst else None
                 progress = _Progress(status, plan.sequential)
                 found = certify_policy(policy, env, plan, progress, keeper)

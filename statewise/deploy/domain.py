@@ -78,11 +78,6 @@ class Domain:
         """The part that the simulator draws."""
         return {name: ends for name, ends in self.ranges.items() if name not in _EVERY_ENV}
 
-    @property
-    def random_in_time(self) -> bool:
-        """Whether something is drawn anew in every step, so that equal worlds become different."""
-        return any(self.ranges.get(name, (0, 0))[1] > 0 for name in ("noise", "push"))
-
 
 def read_domain(vary: Sequence[str] = (), file: Path | None = None) -> Domain:
     """A domain from texts such as `friction=0.8..1.2`, and from a JSON file of name to [low, high].

@@ -17,22 +17,22 @@ from statewise.algos import Algorithm
 from statewise.deploy import runtime
 from statewise.deploy.cost_values import act_and_predict, cost_value_meaning
 from statewise.deploy.facts import Measured, charges_of, observation_blocks, robot_facts
-from statewise.deploy.monitor import calibrate, environment
+from statewise.deploy.monitor import calibrate
 from statewise.deploy.readme import readme
 from statewise.envs.env import Env
 from statewise.extras import need
-from statewise.runs.files import read_bytes, write_atomically
+from statewise.runs.files import as_json, read_bytes, write_atomically
 from statewise.runs.folder import check_folder
 from statewise.runs.verify import Check
 from statewise.settings import asked
-from statewise.training.policy import Policy
+from statewise.training.policy import Policy, worlds_for
 from statewise.types import Step
 from statewise.version import __version__
 
 log = logging.getLogger("statewise")
 
 ABOUT, CERTIFICATE = "policy.json", "certificate.json"
-AGREEMENT = 1e-5
+_AGREEMENT = 1e-5
 """How far the actions of the graph may be from those of torch."""
 
 
@@ -62,8 +62,7 @@ def export_policy(
 
     out = Path(out)
     check_out(out)
-    with environment(policy, 1, seed) as env:
-        policy.check(env.spec)
+    with worlds_for(policy, 1, seed) as env:
         charges = charges_of(env)
         kind = _measured(measured, charges, policy)
         facts = _facts(policy, env, kind)
@@ -75,7 +74,8 @@ def export_policy(
     facts["monitor"] = calibrate(policy, kind, false_alarms, warnings, episodes, seed)
     _attach(model, facts)
     files = {"policy.onnx": model.SerializeToString(), "README.md": readme(facts).encode()}
-    facts["agreement"] = _agreement(files["policy.onnx"], policy.algo, kind, charges or ())
+    session = runtime.open_session(files["policy.onnx"], RUNTIMES[opset], opset)
+    facts["agreement"] = _agreement(session, policy.algo, kind, charges or ())
     files["runtime.py"] = Path(runtime.__file__).read_bytes()
     certificate = _certificate(policy, run)
     if certificate is not None:
@@ -94,7 +94,7 @@ def verify_files(path: Path) -> list[Check]:
     return [*checks, *(Check(name, "as exported") for name in facts["manifest"])]
 
 
-def is_bundle(path: Path) -> bool:
+def _is_bundle(path: Path) -> bool:
     """Whether a folder holds a bundle, whole or not."""
     try:
         about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
@@ -106,7 +106,7 @@ def is_bundle(path: Path) -> bool:
 def check_out(out: Path) -> None:
     """Raise ValueError if a folder may not be written: it holds something that is not a bundle."""
     check_folder(asked("out"), out)
-    if out.is_dir() and any(out.iterdir()) and not is_bundle(out):
+    if out.is_dir() and any(out.iterdir()) and not _is_bundle(out):
         raise ValueError(
             f"{out} exists and is not a bundle: nothing in it is overwritten. Choose another folder"
         )
@@ -169,15 +169,13 @@ def _attach(model: Any, facts: Mapping[str, Any]) -> None:
 
 
 def _agreement(
-    content: bytes, algo: Algorithm, measured: Measured, charges: Any, rows: int = 256
+    session: Any, algo: Algorithm, measured: Measured, charges: Any, rows: int = 256
 ) -> float:
     """The largest difference between the actions of the graph and of torch, on random inputs.
 
-    ValueError if more than one in a hundred differ by more than `AGREEMENT`. A few may: a safety
+    ValueError if more than one in a hundred differ by more than `_AGREEMENT`. A few may: a safety
     layer that corrects step by step has thresholds, at which the last digit decides.
     """
-    import onnxruntime
-
     spec, generator = algo.spec, torch.Generator().manual_seed(0)
     obs = torch.zeros(rows, spec.obs_size)
     live, scaler = spec.num_live, algo.scaler
@@ -195,14 +193,11 @@ def _agreement(
             cost = torch.where(contact, (cost > 0).float(), cost)
             given = torch.tensor(spec.margin) - cost
         feeds |= {measured: given.float().numpy(), "maximum": before.numpy()}
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     found = session.run(["action"], feeds)[0]
     no, largest = torch.zeros(rows, dtype=torch.bool), torch.maximum(cost, before)
     step = Step.from_costs(obs, torch.zeros(rows), cost, before, largest, no, no, obs, no)
     far = np.abs(found - act_and_predict(algo, step)[0].numpy()).max(axis=1)
-    if (far > AGREEMENT).mean() > 0.01:
+    if (far > _AGREEMENT).mean() > 0.01:
         raise ValueError(
             f"the exported graph differs from the policy by up to {far.max():.2g}: nothing was written"
         )
@@ -233,4 +228,4 @@ def _write(out: Path, files: Mapping[str, bytes], facts: dict[str, Any]) -> None
         (out / CERTIFICATE).unlink(missing_ok=True)
     for name, content in files.items():
         write_atomically(out / name, content)
-    write_atomically(out / ABOUT, (json.dumps(facts, indent=1) + "\n").encode())
+    write_atomically(out / ABOUT, as_json(facts))

@@ -22,7 +22,7 @@ IR_VERSION = 7
 RUNTIMES = {13: "1.6", 14: "1.8", 15: "1.10", 16: "1.11", 17: "1.12"}
 """The operator sets that the graph can be written for, and the first onnxruntime that reads each."""
 OPSET = min(RUNTIMES)
-TYPES = {
+_TYPES = {
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,
     "int64": TensorProto.INT64,
@@ -87,7 +87,7 @@ class Graph:
         return self("Squeeze", x, self.constant([axis], "int64"))
 
     def cast(self, x: str, kind: str) -> str:
-        return self("Cast", x, to=TYPES[kind])
+        return self("Cast", x, to=_TYPES[kind])
 
     def any(self, x: str, axis: int = -1) -> str:
         """Whether any of x is true along an axis, which is kept."""
@@ -129,7 +129,7 @@ class Graph:
         inputs = [
             helper.make_tensor_value_info(number, TensorProto.INT64, []),
             helper.make_tensor_value_info(going, TensorProto.BOOL, []),
-            *(helper.make_tensor_value_info(name, TYPES[kind], None) for name in carried),
+            *(helper.make_tensor_value_info(name, _TYPES[kind], None) for name in carried),
         ]
         results = [inner("Identity", result) for result in results]
         outputs = [(goes_on, "bool"), *((result, kind) for result in results)]
@@ -176,7 +176,7 @@ def _body(
 ) -> onnx.GraphProto:
     """The graph of a branch or of a loop."""
     infos = [
-        helper.make_tensor_value_info(o, TYPES[kind], [] if kind == "bool" else None)
+        helper.make_tensor_value_info(o, _TYPES[kind], [] if kind == "bool" else None)
         for o, kind in outputs
     ]
     return helper.make_graph(g.nodes, name, list(inputs), infos)

@@ -7,7 +7,6 @@ conformal prediction). The signals share that probability, by `_WEIGHTS`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,7 @@ from statewise.deploy.cost_values import act_and_predict, predicts_cost
 from statewise.deploy.runtime import OK, STOP, Fallback, Monitor, signal_names
 from statewise.envs.env import Env
 from statewise.sim.cpu import one_torch_thread
-from statewise.training import loop
-from statewise.training.policy import Policy
+from statewise.training.policy import Policy, worlds_for
 from statewise.types import Step
 
 _CALIBRATION, _TRIAL = 1 << 41, 1 << 42
@@ -32,6 +30,8 @@ _CALIBRATION, _TRIAL = 1 << 41, 1 << 42
 _WEIGHTS = {"closeness": 0.3, "predicted": 0.4, "observation": 0.15, "steps": 0.15}
 """Shares of the false alarms, by the first word of a signal. Chosen by hand on Point-Hazard-8: predicted
 costs see a violation earliest."""
+_WORLDS = 32
+"""Few, as all of them are stepped until the slowest has run its share."""
 _LATE = (1.5, 3.0)
 """Control periods between two steps that are a warning, and a stop."""
 
@@ -153,7 +153,7 @@ def calibrate(
             )
     algo = policy.algo
     limits = _uncalibrated(algo, measured)
-    with environment(policy, episodes, seed) as env:
+    with worlds_for(policy, min(episodes, _WORLDS), seed) as env:
         found = watch(algo, env, limits, episodes, _CALIBRATION + seed)
         limits["brake"] = fit_brake(env, _CALIBRATION + seed)
     safe = [e for e in found if e.safe]
@@ -227,18 +227,6 @@ def _spread(algo: Algorithm) -> np.ndarray:
     return spread
 
 
-def environment(policy: Policy, episodes: int, seed: int) -> Env:
-    """The environment of a policy, with worlds for so many episodes.
-
-    There are few worlds: all of them are stepped until the slowest has run its share.
-    """
-    worlds = min(episodes, 32)
-    settings = dataclasses.replace(
-        policy.settings, num_envs=worlds, seed=seed, device="cpu", threads=0
-    )
-    return loop.build_env(settings)
-
-
 # What it does ----------------------------------------------------------------------------------
 
 
@@ -273,7 +261,7 @@ def try_monitor(
     fallback: str | Fallback = "brake",
 ) -> MonitorTrial:
     """Run the same layouts twice: the monitor looks on, then it acts."""
-    with environment(policy, episodes, seed) as env:
+    with worlds_for(policy, min(episodes, _WORLDS), seed) as env:
         alone = watch(policy.algo, env, limits, episodes, _TRIAL + seed)
         guarded = watch(policy.algo, env, limits, episodes, _TRIAL + seed, fallback)
     safe, broken = ([e for e in alone if e.safe is kind] for kind in (True, False))

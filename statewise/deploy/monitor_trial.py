@@ -10,8 +10,9 @@ from rich.table import Table
 
 from statewise.core.statistics import Interval
 from statewise.deploy.facts import charges_of
-from statewise.deploy.monitor import MonitorTrial, calibrate, environment, try_monitor
-from statewise.training.policy import load_policy
+from statewise.deploy.monitor import MonitorTrial, calibrate, try_monitor
+from statewise.text import share
+from statewise.training.policy import load_policy, worlds_for
 
 
 def monitor_trial(
@@ -27,7 +28,7 @@ def monitor_trial(
     policy = load_policy(path, best_safe, imports, trust)
     if not policy.spec.num_costs:
         raise ValueError(f"{policy.spec.name} has no constraints: there is nothing to monitor")
-    with environment(policy, 1, seed) as env:
+    with worlds_for(policy, 1, seed) as env:
         measured = "cost" if charges_of(env) is None else "clearance"
     enough = max(500, math.ceil(15 / false_alarms))
     warnings = min(0.9, 10 * false_alarms)
@@ -37,13 +38,13 @@ def monitor_trial(
 
 def trial_table(trial: MonitorTrial) -> Table:
     """The same episodes without and with the monitor, side by side."""
-    table = Table(title=f"monitor: {trial.episodes} fresh episodes, {percent(trial.asked)} false alarms "
+    table = Table(title=f"monitor: {trial.episodes} fresh episodes, {share(trial.asked)} false alarms "
                         f"allowed, the fallback brakes", title_justify="left")  # fmt: skip
     for name in ("", "without", "with the monitor"):
         table.add_column(name)
     table.add_row("episodes that violate", *map(_interval, trial.violations))
     table.add_row("return", *(f"{x:.3f}" for x in trial.mean_return))
-    table.add_row("success", *map(percent, trial.success))
+    table.add_row("success", *map(share, trial.success))
     table.add_section()
     table.add_row("safe episodes with a stop", "", _interval(trial.false_alarms))
     table.add_row("safe episodes with a warning", "", _interval(trial.warned))
@@ -53,11 +54,7 @@ def trial_table(trial: MonitorTrial) -> Table:
     return table
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
 def _interval(rate: Interval | None) -> str:
     if rate is None:
         return "no such episode"
-    return f"{percent(rate.estimate)} ({percent(rate.low)} to {percent(rate.high)})"
+    return f"{share(rate.estimate)} ({share(rate.low)} to {share(rate.high)})"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from statewise.deploy.domain import Domain
 
+MOST_WORLDS = 256
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -41,6 +43,11 @@ class Plan:
     def sequential(self) -> bool:
         """Whether the number of episodes depends on their outcomes."""
         return self.episodes is None
+
+    @property
+    def worlds(self) -> int:
+        """In how many worlds the episodes are run"""
+        return min(MOST_WORLDS, self.most)
 
     @property
     def most(self) -> int:

@@ -29,7 +29,7 @@ def build_model(
     algo: Algorithm, measured: Measured, charges: Sequence[Charge] = (), opset: int = OPSET
 ) -> onnx.ModelProto:
     """The model of what `algo` does without noise. charges: one for each constraint, for clearances."""
-    check_exportable(algo)
+    _check_exportable(algo)
     if opset not in RUNTIMES:
         raise ValueError(
             f"opset {opset} is too {'old' if opset < OPSET else 'new'}: the graph can be written for "
@@ -70,7 +70,7 @@ def build_model(
     return model
 
 
-def check_exportable(algo: Algorithm) -> None:
+def _check_exportable(algo: Algorithm) -> None:
     """Raise ValueError if an algorithm acts in a way that the graph does not repeat."""
     kind = type(algo)
     known: dict[str, set[Any]] = {

@@ -12,8 +12,7 @@ from statewise.deploy.domain import Disturbance, enter
 from statewise.deploy.outcomes import RARE
 from statewise.deploy.plan import Plan
 from statewise.deploy.splitting import PARTICLES, estimate
-from statewise.deploy.worlds import worlds_for
-from statewise.training.policy import Policy
+from statewise.training.policy import Policy, worlds_for
 from statewise.types import Step
 
 
@@ -34,7 +33,7 @@ def rare_events(policy: Policy, plan: Plan) -> dict[str, Any]:
     random = check_random(plan)
     found = []
     for constraint in range(policy.spec.num_costs):
-        with worlds_for(policy, PARTICLES, PARTICLES) as env:
+        with worlds_for(policy, PARTICLES) as env:
             seed = RARE + 1000 * plan.seed + 100 * constraint
             enter(env, plan.domain, seed)
             disturbance = Disturbance(plan.domain, policy.algo, env, seed + 50)

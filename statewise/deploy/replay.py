@@ -20,10 +20,9 @@ from statewise.envs.vec_env import VecEnv
 from statewise.runs.files import write_atomically
 from statewise.runs.folder import check_folder
 from statewise.settings import asked
-from statewise.training import loop
 from statewise.training.api import worst_file
 from statewise.training.evaluate import run_episodes, world_count
-from statewise.training.policy import Policy, hash_policy, load_policy
+from statewise.training.policy import Policy, hash_policy, load_policy, worlds_for
 from statewise.training.recording import Facts, Recording, load_recordings
 from statewise.training.worst import WorstEpisodes
 from statewise.version import __version__
@@ -80,7 +79,7 @@ def replay(
     if against is not None:
         policies.append(load_policy(against, best_safe, imports, trust))
         both.append(_repeated(policies[1], shown))
-    with loop.build_env(_settings(policy, 1, seed)) as env:
+    with worlds_for(policy, 1, seed) as env:
         drawing = Drawing(env.simulated) if env.simulated is not None else None
         content = page(_named(both, policies), drawing)
     write_atomically(out, content.encode())
@@ -106,8 +105,7 @@ def _searched(policy: Policy, worst: int, episodes: int, seed: int, sampled: boo
     """The worst of fresh episodes."""
     if not policy.spec.cost_names:
         raise ValueError(f"{policy.spec.name} has no constraint, so that no episode is the worst")
-    with loop.build_env(_settings(policy, world_count(episodes), seed)) as env:
-        policy.check(env.spec)
+    with worlds_for(policy, world_count(episodes), seed) as env:
         keeper = WorstEpisodes(env, policy.algo, worst)
         run_episodes(policy.algo, env, episodes, seed, sampled, keeper)
         facts = keeper.facts(episodes, seed, sampled)
@@ -123,8 +121,7 @@ def _repeated(policy: Policy, shown: Shown) -> Shown:
             f"be of the same suite"
         )
     count = len(shown.recordings)
-    with loop.build_env(_settings(policy, count, shown.facts.seed)) as env:
-        policy.check(env.spec)
+    with worlds_for(policy, count, shown.facts.seed) as env:
         simulated = env.simulated
         if simulated is None:
             raise ValueError(
@@ -161,12 +158,6 @@ def _layouts(env: VecEnv, recordings: Sequence[Recording]) -> dict[str, torch.Te
         objects["goal"] = objects["goal"][:, 0]
     draws = torch.stack([torch.from_numpy(r.draws[0]) for r in recordings])
     return {"robot": robot, "yaw": yaw, "draws": draws, **objects}
-
-
-def _settings(policy: Policy, num_envs: int, seed: int) -> Any:
-    return dataclasses.replace(
-        policy.settings, num_envs=num_envs, seed=seed, device="cpu", threads=0
-    )
 
 
 # The page --------------------------------------------------------------------------------------

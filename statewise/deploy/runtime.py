@@ -21,9 +21,9 @@ import numpy as np
 
 FORMAT = "statewise bundle 1"
 OK, WARNING, STOP = "ok", "warning", "stop"
-AT_BOUND = 0.999
+_AT_BOUND = 0.999
 """A component of an action beyond this, up to 1, is at its bound."""
-LOOK_AHEAD = 0.2
+_LOOK_AHEAD = 0.2
 """Seconds by which a clearance is extrapolated at its present rate."""
 Fallback = Callable[[np.ndarray], Any]
 
@@ -41,7 +41,7 @@ def verify_bundle(folder: str | Path) -> dict[str, Any]:
     The hashes are inside the bundle. So this finds damage and mixed-up files, not an attacker.
     """
     folder = Path(folder)
-    facts = read_facts(folder)
+    facts = _read_facts(folder)
     for name, digest in facts["manifest"].items():
         path = folder / name
         if not path.is_file():
@@ -59,7 +59,7 @@ def verify_bundle(folder: str | Path) -> dict[str, Any]:
     return facts
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
+def _read_facts(folder: Path) -> dict[str, Any]:
     """The content of `policy.json`, if it is as it was written."""
     path = folder / "policy.json"
     if not path.is_file():
@@ -82,7 +82,7 @@ def facts_digest(facts: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def open_session(path: Path, oldest: str, opset: int) -> Any:
+def open_session(model: str | bytes, oldest: str, opset: int) -> Any:
     """An onnxruntime session on one CPU thread; BundleError if onnxruntime is missing or too old."""
     try:
         import onnxruntime
@@ -97,7 +97,7 @@ def open_session(path: Path, oldest: str, opset: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -122,7 +122,7 @@ class Policy:
         self.measured: str = self.facts["measured"]
         self.needs_cost: bool = self.facts["needs_cost"]
         needs = self.facts["onnx"]
-        path = Path(folder) / "policy.onnx"
+        path = str(Path(folder) / "policy.onnx")
         self._session = open_session(path, needs["onnxruntime"], needs["opset"])
         self._nothing = np.float32(np.inf if self.measured == "clearance" else 0.0)
         """What is measured before the first step: infinite clearance, or no cost."""
@@ -253,7 +253,7 @@ class Monitor:
         self._predicts = bool(limits["predicts_cost"])
         self.signals: list[str] = limits["signals"]
         """What is compared with limits, see `signal_names`."""
-        self._steps_ahead = LOOK_AHEAD / limits["control_dt"]
+        self._steps_ahead = _LOOK_AHEAD / limits["control_dt"]
         self._warn, self._stop = _limits(limits[WARNING]), _limits(limits[STOP])
         self._least = np.full(len(self.signals), -np.inf)
         self._late = [factor * limits["control_dt"] for factor in limits["late"]]
@@ -327,7 +327,7 @@ class Monitor:
             parts.append(danger + self._rise(danger))
         if value is not None:
             parts.append(value)
-        at_bound = np.abs(act).max() >= AT_BOUND
+        at_bound = np.abs(act).max() >= _AT_BOUND
         self._saturated = self._saturated + 1 if at_bound else 0
         outside = (np.abs(obs - self._centre) / self._width).max()
         parts.append(np.array((outside, self._saturated)))
@@ -407,7 +407,7 @@ def signal_names(constraints: list[str], measured: str, predicts_cost: bool) -> 
     """The names of a monitor's signals, in order. A larger value is always the worse one."""
     names = [f"closeness to {name}" for name in constraints]
     if measured == "clearance":
-        names += [f"closeness to {name} in {LOOK_AHEAD} s" for name in constraints]
+        names += [f"closeness to {name} in {_LOOK_AHEAD} s" for name in constraints]
     if predicts_cost:
         names += [f"predicted cost of {name}" for name in constraints]
     return [*names, "observation out of range", "steps with an action at its bound"]

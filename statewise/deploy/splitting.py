@@ -21,11 +21,11 @@ from statewise.sim.cpu import one_torch_thread
 from statewise.types import Step
 
 PARTICLES = 256
-REPEATS = 4
+_REPEATS = 4
 _MOST_ROUNDS = 200
 
 
-class HasWorlds(Protocol):
+class _HasWorlds(Protocol):
     """Something with a state for each world, such as late actions."""
 
     def worlds(self) -> dict[str, Tensor]: ...
@@ -59,8 +59,8 @@ def estimate(
     act: Callable[[Step], Tensor],
     constraint: int,
     seed: int,
-    repeats: int = REPEATS,
-    parts: Sequence[HasWorlds] = (),
+    repeats: int = _REPEATS,
+    parts: Sequence[_HasWorlds] = (),
     begin: Callable[[Tensor], None] = lambda where: None,
 ) -> RareEstimate:
     """Estimate how likely an episode violates a constraint, from independent repeats.
@@ -91,7 +91,7 @@ class _Splitting:
         env: Env,
         act: Callable[[Step], Tensor],
         constraint: int,
-        parts: Sequence[HasWorlds],
+        parts: Sequence[_HasWorlds],
         begin: Callable[[Tensor], None],
         seed: int,
     ) -> None:

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 
 from statewise.deploy.claims import Claim
 from statewise.deploy.plan import Plan
-
-
-def share(value: float) -> str:
-    """A probability as a percentage with three digits."""
-    return f"{100 * value:.3g} %"
+from statewise.text import share
 
 
 def claim_sentence(constraint: str, max_violation: float) -> str:

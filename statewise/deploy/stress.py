@@ -11,9 +11,8 @@ import numpy as np
 from statewise.core.statistics import rate_interval
 from statewise.deploy.domain import VARIATIONS, Domain, variations_in
 from statewise.deploy.outcomes import STRESS, join, run_in_order
-from statewise.deploy.plan import Plan
-from statewise.deploy.worlds import worlds_for
-from statewise.training.policy import Policy
+from statewise.deploy.plan import MOST_WORLDS, Plan
+from statewise.training.policy import Policy, worlds_for
 
 _POINTS = 5
 _EPISODES_PER_WORLD = 4
@@ -69,7 +68,7 @@ def _values(name: str) -> list[float]:
 def _row(policy: Policy, plan: Plan, name: str, value: float, episodes: int) -> list[StressRow]:
     """One value of one variation, for every constraint."""
     domain = Domain({name: (value, value)})
-    with worlds_for(policy, -(-episodes // _EPISODES_PER_WORLD)) as env:
+    with worlds_for(policy, min(MOST_WORLDS, -(-episodes // _EPISODES_PER_WORLD))) as env:
         parts, count = [], 0
         for part in run_in_order(policy.algo, env, STRESS + plan.seed, plan.sampled, domain):
             parts.append(part.first(episodes - count))

@@ -12,18 +12,17 @@ from statewise.deploy.certificate import Certificate, model_sha256, plan_of, rea
 from statewise.deploy.certify import rerun
 from statewise.deploy.claims import add_fixed, add_sequentially, conclude, make_claims
 from statewise.deploy.plan import Plan
-from statewise.deploy.statements import share
-from statewise.deploy.worlds import worlds_for
 from statewise.runs.folder import describe_environment
 from statewise.runs.verify import Check
-from statewise.training.policy import Policy, load_policy
+from statewise.text import share
+from statewise.training.policy import Policy, load_policy, worlds_for
 
-SAMPLE = 256
+_SAMPLE = 256
 """How many of its episodes are run again"""
 
 
 def verify_certificate(
-    path: Path, run: Path, imports: Sequence[str] = (), trust: bool = False, episodes: int = SAMPLE
+    path: Path, run: Path, imports: Sequence[str] = (), trust: bool = False, episodes: int = _SAMPLE
 ) -> list[Check]:
     """Check `certificate.json` against the run that it is about.
 

@@ -17,7 +17,7 @@ from statewise.types import EnvSpec, Step
 if TYPE_CHECKING:
     from statewise.envs.vec_env import VecEnv
 
-MOST_WORLDS = 2**20
+_MOST_WORLDS = 2**20
 """Most worlds of one environment."""
 
 log = logging.getLogger("statewise")
@@ -144,8 +144,10 @@ class Env(Closeable, ABC):
 
 def check_worlds(num_envs: int, seed: int) -> None:
     """Raise ValueError if the number of worlds or the seed is out of range."""
-    if not 1 <= num_envs <= MOST_WORLDS:
-        raise ValueError(f"num_envs is {num_envs}: give a number of worlds from 1 to {MOST_WORLDS}")
+    if not 1 <= num_envs <= _MOST_WORLDS:
+        raise ValueError(
+            f"num_envs is {num_envs}: give a number of worlds from 1 to {_MOST_WORLDS}"
+        )
     check_seed(seed)
 
 

@@ -23,7 +23,7 @@ from statewise.envs.terms import Things
 _MOST, _FIRST_STOCK, _STOCK = 1024, 64, 256
 _WORKERS = 4
 
-Starts = tuple[Tensor, Tensor, Tensor, Tensor]
+_Starts = tuple[Tensor, Tensor, Tensor, Tensor]
 """Robot `[n, 2]`, yaw `[n]`, objects `[n, K, 3]`, random numbers `[n, d]`."""
 
 Accept = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -66,7 +66,7 @@ class LayoutStock:
         """Numbers of a layout."""
         return 3 + 3 * self.num_objects + self.num_draws
 
-    def take(self, ids: Tensor) -> Starts:
+    def take(self, ids: Tensor) -> _Starts:
         """The next layouts, one for each of the worlds `ids [k]`."""
         while len(self._left) < len(ids):
             self._left = torch.cat([self._left, self.chunk(self.next)])
@@ -74,7 +74,7 @@ class LayoutStock:
         taken, self._left = self._left[: len(ids)], self._left[len(ids) :]
         return self.unpack(taken.to(self.device))
 
-    def unpack(self, rows: Tensor) -> Starts:
+    def unpack(self, rows: Tensor) -> _Starts:
         """Layouts from rows that hold robot, yaw, objects and random numbers side by side."""
         end = 3 + 3 * self.num_objects
         objects = rows[:, 3:end].reshape(len(rows), self.num_objects, 3)
@@ -187,7 +187,7 @@ class DeviceStock:
         self._source.seed(seed)
         self._forget()
 
-    def take(self, mask: Tensor) -> Starts:
+    def take(self, mask: Tensor) -> _Starts:
         """The next layouts, one for each world of `mask [B]`, in the order of worlds.
 
         Returns layouts for every world. Those outside of the mask must not be used: they will be

@@ -17,7 +17,7 @@ UNUSED_LIDARS = ("vase_lidar", "gremlin_lidar")
 """Lidars of Safety Gym objects that no suite has: the paper's observation holds their zeros."""
 _PAPER = {"Goal", "Hazard", "3DHazard", "Pillar"}
 
-Views = Callable[[World, Term], World]
+_Views = Callable[[World, Term], World]
 """The World of one term."""
 
 
@@ -42,7 +42,7 @@ class Observer:
     def obs_size(self) -> int:
         return max((block.stop for block in self.blocks.values()), default=0)
 
-    def measure(self, world: World, view: Views) -> None:
+    def measure(self, world: World, view: _Views) -> None:
         """Learn the sizes of all blocks from one observation, and check it."""
         sizes: dict[str, int] = {}
         for name in self._names:
@@ -66,7 +66,7 @@ class Observer:
             sizes |= dict.fromkeys(UNUSED_LIDARS, lidar.PLANAR_BINS)
         self.blocks = blocks_of(sizes)
 
-    def observe(self, world: World, view: Views) -> Tensor:
+    def observe(self, world: World, view: _Views) -> Tensor:
         """The observation `[R, n]`, its blocks in the order of `blocks`."""
         parts = [world.sensors[:, self._internal]]
         for term in self._terms:
@@ -74,6 +74,10 @@ class Observer:
         if self.num_zeros:
             parts.append(world.sensors.new_zeros(len(world), self.num_zeros))
         return torch.cat(parts, dim=1)
+
+    def block_at(self, column: int) -> str:
+        """The block of the observation that holds a column."""
+        return next(name for name, at in self.blocks.items() if at.start <= column < at.stop)
 
 
 def _block(sensor: str) -> str:

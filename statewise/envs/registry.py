@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from statewise.settings import Range, unknown
+from statewise.settings import Range, is_number_text, unknown
 
 T = TypeVar("T")
 _WHOLE, _POSITIVE = Range(least=1, most=1000), Range(above=0.0, finite=True)
@@ -76,7 +76,7 @@ class Registry(Generic[T]):
             raise ValueError(
                 f"{self.sort} name {kind!r} must be letters, digits and '_': it is part of a suite's name"
             )
-        if _is_number(kind):
+        if is_number_text(kind):
             raise ValueError(f"{self.sort} name {kind!r} reads as a number: choose another")
         same = next((name for name in self.taken if name.lower() == kind.lower()), kind)
         if same != kind:
@@ -126,11 +126,3 @@ def _parameters(made: Callable[..., Any], kind: str) -> tuple[Parameter, ...]:
         allowed = ranges[0] if ranges else default
         found.append(Parameter(parameter.name, base is int, allowed, required))
     return tuple(found)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -28,13 +28,13 @@ from statewise.types import Step
 
 Floats = NDArray[np.float32]
 
-RENDER_MODES = ("human", "rgb_array")
+_RENDER_MODES = ("human", "rgb_array")
 
 
 class _Worlds:
     """What one world and many of them have in common."""
 
-    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 50}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": list(_RENDER_MODES), "render_fps": 50}  # noqa: RUF012
     np_random: np.random.Generator
 
     def __init__(
@@ -47,9 +47,9 @@ class _Worlds:
         height: int = 720,
         **options: Any,
     ) -> None:
-        if render_mode is not None and render_mode not in RENDER_MODES:
+        if render_mode is not None and render_mode not in _RENDER_MODES:
             raise ValueError(
-                f"unknown render_mode {render_mode!r}: use {' or '.join(RENDER_MODES)}"
+                f"unknown render_mode {render_mode!r}: use {' or '.join(_RENDER_MODES)}"
             )
         self.worlds = VecEnv(_suite(suite, max_episode_steps), num_envs, **options)
         self.render_mode, self._size = render_mode, (width, height)

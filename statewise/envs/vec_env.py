@@ -5,26 +5,39 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from statewise.envs.building import make_rules, may_start, sensors_at_rest, suite_scene
-from statewise.envs.costs import Costs, read_margins
+from statewise.envs.building import (
+    FAR,
+    check_form,
+    check_moved,
+    label_of,
+    may_start,
+    read_margins,
+    sensors_at_rest,
+    suite_scene,
+    suite_stage,
+    try_terms,
+)
 from statewise.envs.env import Env, check_seed, check_worlds
 from statewise.envs.faults import FaultCount
 from statewise.envs.layouts import DeviceStock, LayoutStock
+from statewise.envs.observation import Observer
+from statewise.envs.running import Running, replaced
 from statewise.envs.suites import NO_LIMIT, Suite, parse_suite
-from statewise.envs.world import World
+from statewise.envs.tasks.base import Task
+from statewise.envs.terms import Term
+from statewise.envs.world import Stage, World
 from statewise.settings import typed
 from statewise.sim.backend import Simulator, make_simulator
 from statewise.sim.cpu import one_torch_thread
 from statewise.types import EnvSpec, Step, first_step
 
-_SAVED = ("objects", "sensors", "action", "draws", "cost_max", "true_cost_max", "min_clearance",
-          "time")  # fmt: skip
-"""Tensors of the running episodes: `_objects` and so on."""
+if TYPE_CHECKING:
+    from statewise.sim.draw import Mark
 
 
 class VecEnv(Env):
@@ -74,26 +87,28 @@ class VecEnv(Env):
         scene = suite_scene(self.suite, integrator)
         # Tried on the CPU first, where layouts are made too: mistakes show before anything is built.
         rest = sensors_at_rest(scene)
-        host = make_rules(self.suite, scene, compact, torch.device("cpu"), rest)
+        host = Rules(
+            self.suite, suite_stage(self.suite, scene, rest.device), compact, margins, rest
+        )
         self.sim: Simulator = make_simulator(
             scene, num_envs, device, threads, deterministic, contact_room
         )
         self.device = self.sim.device
         self.rules = host
         if self.device.type != "cpu":
-            self.rules = make_rules(self.suite, scene, compact, self.device, rest)
+            stage = suite_stage(self.suite, scene, self.device)
+            self.rules = Rules(self.suite, stage, compact, margins, rest.to(self.device))
         self.has_time_limit = self.suite.max_episode_steps < NO_LIMIT
-        self._costs = Costs(self.suite.constraints, margins, host.ceilings, self.device)
         self.spec = EnvSpec(
             name=self.suite.name,
-            obs_size=host.obs_size,
+            obs_size=host.observer.obs_size,
             action_size=scene.model.nu,
             cost_names=tuple(host.names),
-            cost_ceiling=self._costs.spec_ceiling,
+            cost_ceiling=host.highest_cost,
             max_episode_steps=self.suite.max_episode_steps,
             control_dt=scene.control_dt,
-            blocks=host.blocks,
-            num_zeros=host.num_zeros,
+            blocks=host.observer.blocks,
+            num_zeros=host.observer.num_zeros,
             margin=margins,
             clearance_units=tuple(c.unit for c in self.suite.constraints),
         )
@@ -108,26 +123,21 @@ class VecEnv(Env):
         self._everywhere = everywhere if self.sim.by_mask else everywhere.nonzero()[:, 0]
         self._frame: dict[str, Any] | None = None
         self._recording = False
-        self._sensors = rest.to(self.device).repeat(num_envs, 1)
-        zeros = self._sensors.new_zeros
-        self._action = zeros(num_envs, self.spec.action_size)
-        self._cost_max = self._true_cost_max = zeros(num_envs, self.spec.num_costs)
-        self._min_clearance = self._cost_max
-        self._time = torch.zeros(num_envs, dtype=torch.long, device=self.device)
-        self._objects = zeros(num_envs, self._layouts.num_objects, 3)
-        self._draws = zeros(num_envs, self.rules.num_draws)
-        self._memories: dict[str, Tensor] = {}
+        self._now = Running.before(
+            rest.to(self.device).repeat(num_envs, 1), self._layouts.num_objects, host.num_draws,
+            self.spec.action_size, self.spec.num_costs,
+        )  # fmt: skip
 
     # What a user may look at -------------------------------------------------------------------
 
     @property
     def robot_pos(self) -> Tensor:
         """[B, 3] the point of the robot that has to reach the goal"""
-        return self._sensors[:, self.rules.stage.point]
+        return self._now.sensors[:, self.rules.stage.point]
 
     def objects(self, kind: str) -> Tensor:
         """[B, N, 3] the centres of the objects of a kind. A kind that is not there has none."""
-        return self._objects[:, self.rules.stage.kinds.get(kind, slice(0, 0))]
+        return self._now.objects[:, self.rules.stage.kinds.get(kind, slice(0, 0))]
 
     @property
     def goal(self) -> Tensor:
@@ -154,14 +164,11 @@ class VecEnv(Env):
 
     def true_cost(self, clearance: Tensor) -> Tensor:
         """The costs `[R, m]` of clearances `[R, m]`, without a margin."""
-        return self._costs.true_cost(clearance)
+        return self.rules.true_cost(clearance)
 
     def look(self, world: int, sensors: Tensor) -> World:
         """One world as tasks and constraints see it, with the given sensors `[1, ns]`."""
-        row = slice(world, world + 1)
-        memories = {kind: memory[row] for kind, memory in self._memories.items()}
-        return World(self.rules.stage, sensors, self._objects[row], self._action[row],
-                     self._time[row], self._draws[row], memories)  # fmt: skip
+        return self._now.row(world, self.rules.stage, sensors)
 
     def record(self, on: bool = True) -> None:
         """Keep a `frame` of every step from now on, or stop doing so."""
@@ -185,7 +192,7 @@ class VecEnv(Env):
         `[B, N, 3]` for each kind.
         """
         objects = {kind: self.objects(kind) for kind in self.rules.stage.kinds}
-        return {**self.sim.positions(), "draws": self._draws, "objects": objects}
+        return {**self.sim.positions(), "draws": self._now.draws, "objects": objects}
 
     # Reset and step ----------------------------------------------------------------------------
 
@@ -221,12 +228,13 @@ class VecEnv(Env):
         objects = self._gather(given | {"pillar": pillars} | others)
         with self._threads():
             robot, yaw = (part.to(self.device, torch.float32) for part in (robot, yaw))
-            chosen = torch.full_like(self._draws, 0.5) if draws is None else draws.to(self._draws)
+            chosen = torch.full_like(self._now.draws, 0.5)
+            chosen = chosen if draws is None else draws.to(chosen)
             return self._begin(robot, yaw, objects, chosen)
 
     def _gather(self, given: Mapping[str, Tensor | None]) -> Tensor:
         """All objects `[B, K, 3]` from those of each kind."""
-        kinds, objects = self.rules.stage.kinds, torch.zeros_like(self._objects)
+        kinds, objects = self.rules.stage.kinds, torch.zeros_like(self._now.objects)
         parts = {kind: part for kind, part in given.items() if part is not None}
         for kind in {**kinds, **parts}:
             shape = tuple(self.objects(kind).shape)
@@ -247,7 +255,7 @@ class VecEnv(Env):
             )
         if bool(((age < 0) | (age >= self.spec.max_episode_steps)).any()):
             raise ValueError(f"an age is not from 0 to {self.spec.max_episode_steps - 1}")
-        self._time = age.to(self.device, torch.long, copy=True)
+        self._now.time = age.to(self.device, torch.long, copy=True)
 
     def step(self, action: Tensor) -> Step:
         """Advance every world by one action `[B, a]`, each component from -1 to 1.
@@ -261,40 +269,32 @@ class VecEnv(Env):
             return self._advance(action.detach().to(self.device, torch.float32))
 
     def _advance(self, action: Tensor) -> Step:
+        now, rules = self._now, self.rules
         sensors, fault, refused = self._simulate(action)
-        self._time = self._time + 1
-        world = self.rules.moved(self._world(sensors, action))
-        reward, ended, success = self.rules.outcome(world)
-        clearance = self.rules.clearance(world)
+        now.time = now.time + 1
+        world = rules.moved(now.world(rules.stage, sensors, action))
+        reward, ended, success = rules.outcome(world)
+        clearance = rules.clearance(world)
         # A sum is finite only if all its terms are.
         broken = ~torch.isfinite(clearance.sum(dim=1) + reward)
         fault = fault | broken
-        self._fault_count.add(fault, refused, lambda: self.rules.not_finite(clearance, reward))
+        self._fault_count.add(fault, refused, lambda: rules.not_finite(clearance, reward))
         reward, success = reward.masked_fill(fault, 0.0), success & ~fault
         terminated = fault if self.continuing else fault | ended
-        truncated = (self._time >= self.spec.max_episode_steps) & ~terminated
+        truncated = (now.time >= self.spec.max_episode_steps) & ~terminated
         if self.continuing:
             world, stuck = self._replace_goals(success & ~truncated, world)
             truncated = truncated | stuck
-        clearance = torch.where(fault.unsqueeze(1), self._costs.lowest, clearance)
-        charged = self._charge(clearance)
-        self._memories = self.rules.remember(world)
-        self._sensors, self._objects, self._action = sensors, world.all_objects, action
+        clearance = torch.where(fault.unsqueeze(1), rules.lowest, clearance)
+        charged = rules.charge(clearance, now)
+        now.memories = rules.remember(world)
+        now.sensors, now.objects, now.action = sensors, world.all_objects, action
         self._keep_frame()
         obs, final_obs = self._restart(world, terminated | truncated)
         return Step(
             obs=obs, reward=reward, terminated=terminated, truncated=truncated, final_obs=final_obs,
             sim_fault=fault, success=success, **charged,
         )  # fmt: skip
-
-    def _charge(self, clearance: Tensor) -> dict[str, Tensor]:
-        """The costs of clearances `[B, m]` and their maxima: parts of a Step."""
-        parts = self._costs.charge(
-            clearance, self._cost_max, self._true_cost_max, self._min_clearance
-        )
-        self._cost_max, self._true_cost_max = parts["cost_max"], parts["true_cost_max"]
-        self._min_clearance = parts["min_clearance"]
-        return parts
 
     # Saving ------------------------------------------------------------------------------------
 
@@ -309,8 +309,7 @@ class VecEnv(Env):
             "faults": self.faults,
             "sim": self.sim.state(),
             "stock": self._stock.state(),
-            "memories": {kind: memory.clone() for kind, memory in self._memories.items()},
-        } | {name: getattr(self, f"_{name}").clone() for name in _SAVED}
+        } | self._now.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on exactly from a `state_dict` of the same suite with the same number of worlds."""
@@ -325,49 +324,40 @@ class VecEnv(Env):
         self._fault_count.restore(state["faults"])
         self.sim.load_state(state["sim"])
         self._stock.load_state(state["stock"])
-        for name in _SAVED:
-            setattr(self, f"_{name}", state[name].to(self.device, copy=True))
-        memories = state["memories"].items()
-        self._memories = {kind: memory.to(self.device, copy=True) for kind, memory in memories}
+        self._now.load(state)
         self._ready = True
 
     def worlds(self) -> dict[str, Tensor]:
         self.check_ready("worlds")
         physics = {f"sim/{name}": rows for name, rows in self.sim.worlds().items()}
-        return physics | {name: getattr(self, f"_{name}") for name in _SAVED}
+        return physics | self._now.tensors()
 
     def set_worlds(self, where: Tensor, rows: Mapping[str, Tensor]) -> None:
         physics = {name[4:]: part for name, part in rows.items() if name.startswith("sim/")}
         self.sim.set_worlds(where, physics)
-        for name in _SAVED:
-            setattr(self, f"_{name}", getattr(self, f"_{name}").index_copy(0, where, rows[name]))
+        self._now.set_rows(where, rows)
 
     # Inside ------------------------------------------------------------------------------------
 
-    def _world(self, sensors: Tensor, action: Tensor) -> World:
-        """The worlds of the running episodes."""
-        return World(self.rules.stage, sensors, self._objects, action, self._time, self._draws,
-                     self._memories)  # fmt: skip
-
     def _begin(self, robot: Tensor, yaw: Tensor, objects: Tensor, draws: Tensor) -> Step:
-        self._objects, self._draws = objects.clone(), draws.clone()
-        self._sensors = self._put(self._everywhere, robot, yaw, objects)
-        world = World(self.rules.stage, self._sensors, self._objects, draws=self._draws)
-        self._memories = world.memories = self.rules.remember(world)
-        self._min_clearance = self.rules.clearance(world)
-        self._cost_max = self._true_cost_max = torch.zeros_like(self._cost_max)
-        self._time = torch.zeros_like(self._time)
-        self._action = torch.zeros_like(self._action)
+        now = self._now
+        now.objects, now.draws = objects.clone(), draws.clone()
+        now.sensors = self._put(self._everywhere, robot, yaw, objects)
+        world = World(self.rules.stage, now.sensors, now.objects, draws=now.draws)
+        now.memories = world.memories = self.rules.remember(world)
+        now.min_clearance = self.rules.clearance(world)
+        now.cost_max = now.true_cost_max = torch.zeros_like(now.cost_max)
+        now.time, now.action = torch.zeros_like(now.time), torch.zeros_like(now.action)
         obs = self.rules.observe(world)
         if not bool(torch.isfinite(obs).all()):
             world_id, column = (~torch.isfinite(obs)).nonzero()[0].tolist()
             raise ValueError(
                 f"{self.suite.name}: the observation of world {world_id} is not finite after a reset, "
-                f"in the block {self.rules.block_at(column)!r}"
+                f"in the block {self.rules.observer.block_at(column)!r}"
             )
         self._ready = True
         self._keep_frame()
-        return first_step(obs, self.spec.num_costs, self._min_clearance)
+        return first_step(obs, self.spec.num_costs, now.min_clearance)
 
     def _put(self, where: Tensor, robot: Tensor, yaw: Tensor, objects: Tensor) -> Tensor:
         """Put robots and bodies in their places; the sensors there."""
@@ -389,7 +379,7 @@ class VecEnv(Env):
         # A sum is finite only if all its terms are; one that overflows counts as a fault too.
         fault = self.sim.fault | ~torch.isfinite(sensors.sum(dim=1))
         fault = fault if refused is None else fault | refused
-        return torch.where(fault.unsqueeze(1), self._sensors, sensors), fault, refused
+        return torch.where(fault.unsqueeze(1), self._now.sensors, sensors), fault, refused
 
     def _restart(self, world: World, ended: Tensor) -> tuple[Tensor, Tensor]:
         """Begin new episodes where they ended; observations after and before: `[B, n]` each.
@@ -405,18 +395,8 @@ class VecEnv(Env):
         sensors = self._put(where, robot, yaw, objects)
         fresh = World(self.rules.stage, sensors, objects, draws=draws)
         fresh.memories = self.rules.remember(fresh)
-        # The tensors of this step are handed out, so they are replaced, never written.
-        self._sensors = _replaced(self._sensors, where, sensors)
-        self._objects = _replaced(self._objects, where, objects)
-        self._draws = _replaced(self._draws, where, draws)
-        for kind, memory in fresh.memories.items():
-            self._memories[kind] = _replaced(self._memories[kind], where, memory)
-        clearance = self.rules.clearance(fresh)
-        self._min_clearance = _replaced(self._min_clearance, where, clearance)
-        self._cost_max = self._cost_max.masked_fill(ended.unsqueeze(1), 0.0)
-        self._true_cost_max = self._true_cost_max.masked_fill(ended.unsqueeze(1), 0.0)
-        self._time = self._time.masked_fill(ended, 0)
-        return _replaced(final_obs, where, self.rules.observe(fresh)), final_obs
+        self._now.restart(where, ended, fresh, self.rules.clearance(fresh))
+        return replaced(final_obs, where, self.rules.observe(fresh)), final_obs
 
     def _replace_goals(self, reached: Tensor, world: World) -> tuple[World, Tensor]:
         """Continuing task: move the goals that were reached; the worlds then, and `[B]` where none
@@ -441,8 +421,146 @@ class VecEnv(Env):
         return one_torch_thread() if self.device.type == "cpu" else nullcontext()
 
 
-def _replaced(old: Tensor, where: Tensor, new: Tensor) -> Tensor:
-    """A copy of `old [B, ...]` with other rows: of a mask `[B]`, or k new ones for ids `[k]`."""
-    if where.dtype == torch.bool:
-        return torch.where(where.view(-1, *[1] * (old.dim() - 1)), new, old)
-    return old.index_copy(0, where, new)
+class Rules:
+    """The task and the constraints of a suite, applied to worlds on one device."""
+
+    def __init__(
+        self, suite: Suite, stage: Stage, compact: bool, margins: Sequence[float], at_rest: Tensor
+    ) -> None:
+        """at_rest: sensors `[1, ns]` of a robot at rest, to try every term with."""
+        self.suite, self.stage = suite, stage
+        self.names = [c.name for c in suite.constraints]
+        self._movers = [term for term in suite.terms if type(term).move is not Term.move]
+        self._ends_itself = type(suite.task).ended is not Task.ended
+        self._followed = [
+            (stage.kinds[things.kind], f"placed_{things.kind}*")
+            for things in suite.things
+            if things.body is not None and things.body.moves
+        ]
+        self._draws: dict[str, slice] = {}
+        start = 0
+        for term in suite.terms:
+            self._draws[term.kind] = slice(start, start + term.draws)
+            start += term.draws
+        self.num_draws = start
+        self.observer = Observer(suite, stage, compact)
+        self._set_costs(margins, try_terms(self, at_rest))
+
+    def _set_costs(self, margins: Sequence[float], ceilings: Sequence[float]) -> None:
+        def row(values: Sequence[float]) -> Tensor:
+            return torch.tensor(values, dtype=torch.float32).to(self.stage.device)
+
+        contact = [c.contact for c in self.suite.constraints]
+        self._margin, self._has_margin = row(margins), any(margins)
+        self._none = torch.zeros_like(self._margin)
+        self.lowest = -row(ceilings)
+        """[m] the clearance that a fault is charged with"""
+        self._contact, self._has_contact = row(contact).bool(), any(contact)
+        self._highest = row(ceilings) + self._margin
+        self.highest_cost = tuple(
+            ceiling if touch else ceiling + early
+            for touch, early, ceiling in zip(contact, margins, ceilings, strict=True)
+        )
+
+    def moved(self, world: World) -> World:
+        """The worlds once the objects that move have moved."""
+        if not self._movers and not self._followed:
+            return world
+        objects = world.all_objects.clone()
+        for at, pattern in self._followed:
+            objects[:, at] = world.sensor(pattern).unflatten(1, (-1, 3))
+        for term in self._movers:
+            for kind, centres in term.move(self.view(world, term)).items():
+                check_moved(self, objects, term, kind, centres)
+                objects[:, self.stage.kinds[kind]] = centres
+        return world.with_objects(objects)
+
+    def clearance(self, world: World) -> Tensor:
+        """[R, m] of each constraint, in the order of the suite's name"""
+        found = [c.clearance(self.view(world, c)) for c in self.suite.constraints]
+        if not found:
+            return world.sensors.new_zeros(len(world), 0)
+        try:
+            return torch.stack(found, dim=1)
+        except (RuntimeError, TypeError):
+            for constraint, part in zip(self.suite.constraints, found, strict=True):
+                check_form(part, len(world), label_of(constraint, self.suite.name))
+            raise
+
+    def outcome(self, world: World) -> tuple[Tensor, Tensor, Tensor]:
+        """The reward, whether the task is over, and whether it succeeded: `[R]` each."""
+        task = self.suite.task
+        world = self.view(world, task)
+        success = task.succeeded(world)
+        return task.reward(world), task.ended(world) if self._ends_itself else success, success
+
+    def remember(self, world: World) -> dict[str, Tensor]:
+        """What the terms need in the next step, by kind."""
+        found = {t.kind: t.remember(self.view(world, t)) for t in self.suite.terms}
+        return {kind: memory for kind, memory in found.items() if memory is not None}
+
+    def observe(self, world: World) -> Tensor:
+        """[R, n]"""
+        return self.observer.observe(world, self.view)
+
+    def may_start(self, world: World) -> Tensor:
+        """[R] whether an episode may start so: free of cost, and not over at once"""
+        task = self.suite.task
+        good = task.may_start(self.view(world, task))
+        return good & (self.clearance(world) >= 0).all(dim=1)
+
+    def marks(self, world: World) -> list[Mark]:
+        """How all terms draw the first of these worlds."""
+        return [mark for term in self.suite.terms for mark in term.marks(self.view(world, term))]
+
+    @property
+    def may_fail(self) -> list[str]:
+        """What `not_finite` speaks of, in words: each clearance, and the reward."""
+        clearances = [f"a clearance that is not finite from {name}" for name in self.names]
+        return [*clearances, f"a reward that is not finite from {self.suite.task.kind}"]
+
+    def not_finite(self, clearance: Tensor, reward: Tensor) -> Tensor:
+        """[R, m + 1] which of the clearances `[R, m]` and of the rewards `[R]` are not finite"""
+        return ~torch.isfinite(torch.cat([clearance, reward.unsqueeze(1)], dim=1))
+
+    def true_cost(self, clearance: Tensor) -> Tensor:
+        """The costs `[R, m]` of clearances `[R, m]`, without a margin."""
+        return self._cost(clearance, self._none, -self.lowest)
+
+    def _cost(self, clearance: Tensor, margin: Tensor, highest: Tensor) -> Tensor:
+        short = torch.minimum((margin - clearance).clamp_(min=0.0), highest)
+        if self._has_contact:
+            return torch.where(self._contact, (short > 0).to(short.dtype), short)
+        return short
+
+    def charge(self, clearance: Tensor, now: Running) -> dict[str, Tensor]:
+        """The parts of a Step that speak of costs, from clearances `[B, m]`; raises the maxima in `now`.
+
+        Without a margin the true costs are the same tensors as the learner's.
+        """
+        before = now.cost_max
+        cost = true_cost = self._cost(clearance, self._margin, self._highest)
+        most = true_most = torch.maximum(before, cost)
+        if self._has_margin:
+            true_cost = self.true_cost(clearance)
+            true_most = torch.maximum(now.true_cost_max, true_cost)
+        now.cost_max, now.true_cost_max = most, true_most
+        now.min_clearance = torch.minimum(now.min_clearance, clearance)
+        return {
+            "cost": cost, "cost_max_before": before, "cost_max": most, "true_cost": true_cost,
+            "true_cost_max": true_most, "clearance": clearance, "min_clearance": now.min_clearance,
+        }  # fmt: skip
+
+    def view(self, world: World, term: Term) -> World:
+        """The worlds with the random numbers and the memory of one term."""
+        if not term.draws and type(term).remember is Term.remember:
+            return world
+        return world.of_term(self._draws[term.kind], term.kind)
+
+    def rest(self, at_rest: Tensor, rows: int, remembered: bool = True) -> World:
+        """Robots at rest with everything far away."""
+        objects = at_rest.new_full((rows, self.stage.num_objects, 3), FAR)
+        draws = at_rest.new_full((rows, self.num_draws), 0.5)
+        world = World(self.stage, at_rest.expand(rows, -1), objects, draws=draws)
+        world.memories = self.remember(world) if remembered else {}
+        return world

@@ -14,7 +14,7 @@ from statewise.bench.command import STOPPED_STATUS, GridOptions, leave, run_grid
 from statewise.bench.grid import Grid, RunSpec, parse_seeds
 from statewise.console import say
 from statewise.extras import need
-from statewise.paper.reference import DRONE, MAXIMUM_SUITES, POINT, reference
+from statewise.paper.reference import DRONE, EXPERIMENTS, POINT, VARIANTS, reference
 from statewise.plugins import import_modules
 from statewise.report.groups import group_runs
 from statewise.runs import checkpoint
@@ -32,33 +32,6 @@ _FIGURE_EPISODES = 256
 _UNREADABLE = (ValueError, KeyError, RuntimeError, OSError)
 """What a damaged policy raises, one whose networks are of another version, or one whose environment is
 not here."""
-
-
-EXPERIMENTS: dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]] = {
-    "fig1": ((), {}),
-    "q2": (MAXIMUM_SUITES, {"scpo": {}}),
-    "q3": ((DRONE,), {"scpo": {}, "scpo-subsample-resample": {"subsample": "resample"}}),
-    "q4": ((POINT,), {"scpo": {}}),
-    "q5": ((POINT,), {"trpo": {}, "cpo": {}, "scpo": {}}),
-    "app": ((POINT,), {
-        "scpo": {},
-        "trpo_lag": {},
-        "trpo_lag-k10": {"penalty_scale": 10.0},
-        "trpo_lag-k100": {"penalty_scale": 100.0},
-    }),
-    "departures": ((POINT,), {
-        "scpo": {},
-        "scpo-paper": {"preset": "paper"},
-        "scpo-blind": {"policy_sees_maximum": False},
-        "scpo-raw-inputs": {"scale_inputs": False},
-        "scpo-eta-1": {"recovery_fraction": 1.0},
-        "scpo-gain-1": {"cost_gain": 1.0},
-        "scpo-lam-0.95": {"cost_lam": 0.95},
-        "scpo-tolerance-0": {"tolerance": 0.0},
-    }),
-}  # fmt: skip
-"""What each question trains: every variant in every suite. A variant is named by its algorithm if it has
-the default settings, and else by a label that begins with it. Figure 1 needs no training."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +109,8 @@ def ablation_grid(
     owners: list[type] = [TrainSettings, *(kind.settings_class for kind in kinds.values())]
     train, *_ = settings.split_by_owner(given or {}, *owners)
     for seed, (theirs, variants) in itertools.product(seeds, wanted):
-        for suite, (label, changed) in itertools.product(suites or theirs, variants.items()):
-            kind = kinds[label]
+        for suite, label in itertools.product(suites or theirs, variants):
+            kind, (_, changed) = kinds[label], VARIANTS.get(label, ("", {}))
             known = settings.hints_of(kind.settings_class)
             own = {k: v for k, v in (given or {}).items() if k in known}
             own |= {k: v for k, v in changed.items() if k in known}

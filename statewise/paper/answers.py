@@ -10,13 +10,21 @@ import numpy as np
 from statewise import metrics
 from statewise.core.statistics import Array
 from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN
-from statewise.paper.reference import ALGOS, DRONE, MAXIMUM_SUITES, POINT, reference
+from statewise.paper.reference import (
+    ALGOS,
+    EXPERIMENTS,
+    MAXIMUM_SUITES,
+    POINT,
+    VARIANTS,
+    reference,
+)
 from statewise.report.curves import STEPS, line_of, metric_plot, metric_series, styles
 from statewise.report.groups import Group
 from statewise.report.plots import GREY, Panel, Plot, Series
-from statewise.report.table import millions, number, percent, several, short
+from statewise.runs.files import short
 from statewise.runs.reader import RunData
 from statewise.runs.summary import Columns
+from statewise.text import millions, number, percent, several
 
 _STYLES = styles({algo: algo for algo in ALGOS}, bold="scpo")
 _RESOURCES = ("trpo", "cpo", "scpo")
@@ -33,25 +41,12 @@ _BOUNDS = {
     "predicted_printed": ("penalty as printed", "trpo_lag"),
 }
 """Predictions by the end of their metric: what they are called, and whose style they have."""
-_NAMES = {
-    "scpo-blind": "policy does not see M",
-    "scpo-raw-inputs": "inputs not scaled",
-    "scpo-eta-1": "recovery fraction 1",
-    "scpo-tolerance-0": "tolerance 0",
-    "scpo-gain-1": "asks for the violation",
-    "scpo-lam-0.95": "cost λ 0.95",
-    "scpo-paper": "all of the paper's settings",
-    "scpo-subsample-resample": "sub-sampled",
-}
-"""Labels of the runs that `statewise bench ablations` adds, and what figures call them."""
 
 
 @dataclass(frozen=True)
 class _Comparison:
     """SCPO beside variants of itself or of another method."""
 
-    suite: str
-    """Where the paper compares them; else the first suite that has them"""
     metrics: tuple[str, ...]
     prefix: str
     """How the labels of the variants begin"""
@@ -63,18 +58,18 @@ class _Comparison:
 
 _COMPARISONS = {
     "q3": _Comparison(
-        DRONE, (RETURN, EPISODE_COST), "scpo-subsample-",
+        (RETURN, EPISODE_COST), "scpo-subsample-",
         "SCPO with V_D fitted to all rows (the default here) and to as many zero targets as positive "
         "ones, drawn anew in each step (the paper's).",
     ),
     "app": _Comparison(
-        POINT, (RETURN, EPISODE_COST, COST_RATE), "trpo_lag-k",
+        (RETURN, EPISODE_COST, COST_RATE), "trpo_lag-k",
         "SCPO and TRPO-Lagrangian with the multiplier weighted k times in the loss. The update of the "
         "multiplier is unchanged. The paper's text does not name its k.",
         {"trpo_lag": "TRPO-LAG-1"},
     ),
     "departures": _Comparison(
-        POINT, (RETURN, EPISODE_COST, MAX_COST, COST_RATE), "scpo-",
+        (RETURN, EPISODE_COST, MAX_COST, COST_RATE), "scpo-",
         "SCPO with the defaults here, and with one choice of the paper or of its code restored. \"All "
         "of the paper's settings\" restores them together, but for the ages of the worlds "
         "(spread_ages).",
@@ -84,7 +79,7 @@ _COMPARISONS = {
 
 def of_a_question(label: str) -> bool:
     """Whether runs of that label answer one of the paper's questions, and have their figure there."""
-    return label in _NAMES or label.startswith(_COMPARISONS["app"].prefix)
+    return label in VARIANTS or label.startswith(_COMPARISONS["app"].prefix)
 
 
 def maximum(groups: Sequence[Group]) -> Plot | None:
@@ -117,11 +112,12 @@ def compared(key: str, groups: Sequence[Group]) -> Plot | None:
     has = {g.suite for g in groups if g.own == "scpo"} & {g.suite for g in variants}
     if not has:
         return None
-    suite, found = asked.suite if asked.suite in has else min(has), {}
+    suite, found = EXPERIMENTS[key][0][0], {}
+    suite = suite if suite in has else min(has)
     for group in groups:
         if group.suite == suite and (group.own in shown or group in variants):
             label = group.label.replace(_COMPARISONS["app"].prefix, "TRPO-LAG-")
-            name = shown.get(group.own) or _NAMES.get(group.label, label)
+            name = shown.get(group.own) or VARIANTS.get(group.label, (label, {}))[0]
             # Several settings under one label are told apart by what differs.
             found[name + "".join(group.name.partition(" · ")[1:])] = group
     looks = styles({name: group.own for name, group in found.items()}, bold="scpo")
@@ -215,19 +211,13 @@ def _resources_plot(
 ) -> Plot:
     """Bars relative to TRPO, with what they are in seconds and MiB."""
     base = used["trpo"]
-    keys = [
-        key for key in _RESOURCE_TITLES if base.get(key) and all(key in u for u in used.values())
-    ]
+    keys = [k for k in _RESOURCE_TITLES if base.get(k) and all(k in u for u in used.values())]
     bars = []
     for algo in _RESOURCES:
-        relative = [used[algo][key] / base[key] for key in keys]
-        labels = [
-            f"{r:.2f}\n({number(used[algo][k])})" for k, r in zip(keys, relative, strict=True)
-        ]
-        places = [float(place) for place in range(len(keys))]
-        bars.append(
-            Series(places, [*relative], ALGOS[algo], _STYLES[algo].number, "bars", [], labels)
-        )
+        relative = {key: used[algo][key] / base[key] for key in keys}
+        labels = [f"{r:.2f}\n({number(used[algo][key])})" for key, r in relative.items()]
+        bars.append(Series([*map(float, range(len(keys)))], [*relative.values()], ALGOS[algo],
+                           _STYLES[algo].number, "bars", labels=labels))  # fmt: skip
     highest = max(value or 0.0 for series in bars for value in series.y)
     panel = Panel(f"{suite}, TRPO as 1", bars, limits=[0.0, 1.2 * highest],
                   ticks=[_RESOURCE_TITLES[key] for key in keys])  # fmt: skip
@@ -283,10 +273,10 @@ def _extents(groups: Mapping[str, Group]) -> str:
     for name, group in groups.items():
         on = f", on a {'GPU' if group.on_gpu else 'CPU'}" if mixed else ""
         end = "" if group.finished else " (UNFINISHED)"
-        count = several(len(group.counted), "seed")
-        kinds.setdefault(f"{count}, {millions(group.steps)} million steps{on}{end}", []).append(
-            name
+        extent = (
+            f"{several(len(group.counted), 'seed')}, {millions(group.steps)} million steps{on}{end}"
         )
+        kinds.setdefault(extent, []).append(name)
     one = len(kinds) == 1
     parts = [text if one else f"{', '.join(names)}: {text}" for text, names in kinds.items()]
     paper = reference()

@@ -11,7 +11,8 @@ from statewise.metrics import COST_RATE, EPISODE_COST, MAX_COST, RETURN, title
 from statewise.paper.reference import reference
 from statewise.report.groups import Group
 from statewise.report.sections import Section, Statement
-from statewise.report.table import NONE, Cell, Column, Row, Table, number
+from statewise.report.table import NONE, Cell, Column, Row, Table
+from statewise.text import number
 
 _RETURN_SHARE = 0.95
 """SCPO keeps the return if it has this share of TRPO's."""
@@ -29,19 +30,17 @@ _TITLES = {
     "episode_cost_paper": "SCPO's episode cost ≤ the paper's",
     "return_kept": "SCPO's return ≥ 0.95 × TRPO's",
 }
-_KEYS = {COST_RATE: "cost_rate", EPISODE_COST: "episode_cost", MAX_COST: "max_cost"}
 _OPEN = (
     "no finished {}, no episode that ended, not in the paper's tables, or another task than its own"
 )
-_Learned = Mapping[str, bool | None]
-"""By name whether a method learned the suite, None where no episode ended that would tell"""
+_Learned = Mapping[Group, bool | None]
+"""Whether each method learned the suite, None where no episode ended that would tell"""
 
 
 @dataclass(frozen=True)
 class Check:
     """One claim on one suite. The verdict is None where it cannot be judged."""
 
-    key: str
     verdict: bool | None
     text: str
     among: int = 0
@@ -59,7 +58,8 @@ class Judged:
     suite: str
     shorter: str
     """By how much its runs are shorter than the paper's, if they are"""
-    checks: tuple[Check, ...]
+    checks: dict[str, Check]
+    """In the order of their columns"""
 
 
 def claims_section(groups: Sequence[Group]) -> Section:
@@ -69,10 +69,9 @@ def claims_section(groups: Sequence[Group]) -> Section:
     said = []
     for one in found:
         first = f"Shorter than in the paper ({one.shorter}). " if one.shorter else ""
-        judged = [check for check in one.checks if check.verdict is not None]
+        judged = [check for check in one.checks.values() if check.verdict is not None]
         said += [Statement(one.suite, first + check.text, bool(check.verdict)) for check in judged]
-    tables = (claims_table(found),)
-    return Section("The paper's claims", tables=tables, statements=tuple(said))
+    return Section("The paper's claims", tables=(claims_table(found),), statements=tuple(said))
 
 
 def claims_table(found: Sequence[Judged]) -> Table:
@@ -86,8 +85,8 @@ def claims_table(found: Sequence[Judged]) -> Table:
         Column("suite", lambda one: Cell.words(one.suite, link=f"#{one.suite}"), numeric=False),
         Column("steps", steps, numeric=False),
     ]
-    for place, name in enumerate(_TITLES.values()):
-        columns.append(Column(name, partial(_verdict_cell, place), numeric=False))
+    columns += [Column(name, partial(_verdict_cell, key), numeric=False)
+                for key, name in _TITLES.items()]  # fmt: skip
     counts, theirs = tally(found), _paper_tally()
     total = ["; ".join([counts[k][0] + theirs.get(k, ""), *counts[k][1:]]) for k in _TITLES]
     short = sum(bool(one.shorter) for one in found)
@@ -104,7 +103,7 @@ def tally(found: Sequence[Judged]) -> dict[str, list[str]]:
     where only some of the paper's methods were compared."""
     counts = {}
     for key in _TITLES:
-        judged = [c for f in found for c in f.checks if c.key == key and c.verdict is not None]
+        judged = [f.checks[key] for f in found if f.checks[key].verdict is not None]
         whole, fewer = [c for c in judged if c.whole], [c for c in judged if not c.whole]
         parts = [_held([bool(c.verdict) for c in whole])] if whole else []
         if any(c.among_learned for c in whole):
@@ -124,16 +123,16 @@ def _paper_tally() -> dict[str, str]:
     paper, holds = reference(), dict[str, list[bool]]()
     for suite in filter(paper.has, paper.steps):
         row = {(a, m): float(v) for (s, a, m), v in paper.values.items() if s == suite}
-        for metric in (COST_RATE, EPISODE_COST):
+        for key, metric in (("cost_rate_lowest", COST_RATE), ("episode_cost_lowest", EPISODE_COST)):
             lowest = row["scpo", metric] <= min(row[algo, metric] for algo in paper.algos)
-            holds.setdefault(f"{_KEYS[metric]}_lowest", []).append(lowest)
+            holds.setdefault(key, []).append(lowest)
         kept = row["scpo", RETURN] >= _RETURN_SHARE * row["trpo", RETURN]
         holds.setdefault("return_kept", []).append(kept)
     return {key: f" (paper: {_held(verdicts)})" for key, verdicts in holds.items()}
 
 
-def _verdict_cell(number: int, one: Judged) -> Cell:
-    check = one.checks[number]
+def _verdict_cell(key: str, one: Judged) -> Cell:
+    check = one.checks[key]
     if check.verdict is None:
         return Cell(NONE, 1.0, hint=check.text)
     among = f", of {check.among}" if check.among else ""
@@ -151,50 +150,48 @@ def judge(groups: Sequence[Group]) -> Judged:
     mains = {g.algo: g for g in groups if g.main and g.finished}
     scpo, trpo = mains.get("scpo"), mains.get("trpo")
     rivals = [g for g in mains.values() if scpo and g is not scpo and g.task == scpo.task]
-    learned = {g.name: _has_learned(g) for g in mains.values()}
-    checks = [
-        _learned(learned, list(mains.values())),
-        _trpo_as_paper(trpo),
-        *(_lowest(metric, scpo, rivals, learned) for metric in _KEYS),
-        *(_at_most_paper(metric, scpo) for metric in (COST_RATE, EPISODE_COST)),
-        _return_kept(scpo, trpo if trpo in rivals else None),
-    ]
+    learned = {g: _has_learned(g) for g in mains.values()}
+    checks = {
+        "learned": _learned(learned),
+        "trpo": _trpo_as_paper(trpo),
+        "cost_rate_lowest": _lowest(COST_RATE, "last", scpo, rivals, learned),
+        "episode_cost_lowest": _lowest(EPISODE_COST, "last", scpo, rivals, learned),
+        "max_cost_lowest": _lowest(MAX_COST, "late", scpo, rivals, learned),
+        "cost_rate_paper": _at_most_paper(COST_RATE, scpo),
+        "episode_cost_paper": _at_most_paper(EPISODE_COST, scpo),
+        "return_kept": _return_kept(scpo, trpo if trpo in rivals else None),
+    }
     if early := [g.name for g in mains.values() if not g.settled]:
         # The cost rate is that of all steps; the rest is said of episodes.
         why = f"no episode of {', '.join(early)} can have run out of time in so few steps"
-        checks = [c if c.key.startswith("cost_rate") else Check(c.key, None, why) for c in checks]
-    shorter = reference().shorter(suite, [g.steps for g in mains.values()])
-    return Judged(suite, shorter, tuple(checks))
+        checks |= {key: Check(None, why) for key in checks if not key.startswith("cost_rate")}
+    return Judged(suite, reference().shorter(suite, [g.steps for g in mains.values()]), checks)
 
 
-def _lowest(metric: str, scpo: Group | None, rivals: Sequence[Group], learned: _Learned) -> Check:
-    key, part = f"{_KEYS[metric]}_lowest", "late" if metric == MAX_COST else "last"
+def _lowest(
+    metric: str, part: str, scpo: Group | None, rivals: Sequence[Group], learned: _Learned
+) -> Check:
     ours, what = scpo.mean(part, metric) if scpo else None, title(metric)
-    theirs = {g.name: v for g in rivals if (v := g.mean(part, metric)) is not None}
+    theirs = {g: v for g in rivals if (v := g.mean(part, metric)) is not None}
     if scpo is None or ours is None or not theirs:
-        return Check(
-            key, None, "no other finished method with the same settings to compare SCPO with"
-        )
-    unknown = [g.name for g in rivals if g.name not in theirs]
-    lower = sorted(
-        (g for g in rivals if theirs.get(g.name, ours) < ours), key=lambda g: theirs[g.name]
-    )
-    whole = set(reference().algos) <= {"scpo", *(g.algo for g in rivals if g.name in theirs)}
+        return Check(None, "no other finished method with the same settings to compare SCPO with")
+    unknown = [g for g in rivals if g not in theirs]
+    lower = sorted((g for g in theirs if theirs[g] < ours), key=theirs.__getitem__)
+    among, whole = len(theirs) + 1, set(reference().algos) <= {"scpo", *(g.algo for g in theirs)}
     if not lower and unknown:
-        names = ", ".join(unknown)
-        return Check(key, None, f"the {what} of {names} is not known: no episode ended")
+        names = ", ".join(g.name for g in unknown)
+        return Check(None, f"the {what} of {names} is not known: no episode ended")
     if not lower:
-        value, name = min((v, name) for name, v in theirs.items())
+        value, name = min((v, g.name) for g, v in theirs.items())
         text = f"SCPO's {what} is the lowest: {number(ours)}, next {name} with {number(value)}."
-        return Check(key, True, text, len(theirs) + 1, whole)
-    below = " and ".join(f"{g.name} ({number(theirs[g.name])}{_price(scpo, g)})" for g in lower)
+        return Check(True, text, among, whole)
+    below = " and ".join(f"{g.name} ({number(theirs[g])}{_price(scpo, g)})" for g in lower)
     text = f"SCPO is not the safest by {what}: {number(ours)}, below it {below}."
-    in_doubt = [*unknown, *(g.name for g in lower)]
-    able = 1 + sum(learned[name] is True for name in theirs)
-    if learned[scpo.name] and able > 1 and all(learned[name] is False for name in in_doubt):
+    able = 1 + sum(learned[g] is True for g in theirs)
+    if learned[scpo] and able > 1 and all(learned[g] is False for g in (*unknown, *lower)):
         text += f" Of the {able} methods that learned the suite it is."
-        return Check(key, False, text, len(theirs) + 1, whole, able)
-    return Check(key, False, text, len(theirs) + 1, whole)
+        return Check(False, text, among, whole, able)
+    return Check(False, text, among, whole)
 
 
 def _price(scpo: Group, rival: Group) -> str:
@@ -205,45 +202,41 @@ def _price(scpo: Group, rival: Group) -> str:
     return f", at return {number(theirs)} against {number(ours)}"
 
 
-def _numbers(group: Group | None, metric: str) -> tuple[float | None, float | None, str]:
-    """The number of a group at the last epoch, and the paper's, also as it is printed there."""
-    paper = reference()
-    if group is None or paper.other_task(group.settings):
-        return None, None, ""
-    theirs = paper.value(group.suite, group.algo, metric)
-    printed = paper.text(group.suite, group.algo, metric) or ""
-    return group.mean("last", metric), theirs, printed
+def _printed(group: Group | None, metric: str) -> str:
+    """The paper's number of a group that has the paper's task, as it is printed there."""
+    if group is None or reference().other_task(group.settings):
+        return ""
+    return reference().text(group.suite, group.algo, metric) or ""
 
 
 def _at_most_paper(metric: str, scpo: Group | None) -> Check:
-    key, (ours, theirs, printed) = f"{_KEYS[metric]}_paper", _numbers(scpo, metric)
-    if ours is None or theirs is None:
-        return Check(key, None, _OPEN.format("SCPO"))
-    words = "is at most" if ours <= theirs else "is above"
+    printed, ours = _printed(scpo, metric), scpo.mean("last", metric) if scpo else None
+    if ours is None or not printed:
+        return Check(None, _OPEN.format("SCPO"))
+    held = ours <= float(printed)
+    words = "is at most" if held else "is above"
     text = f"SCPO's {title(metric)} {words} the paper's: {number(ours)} against {printed}."
-    return Check(key, ours <= theirs, text)
+    return Check(held, text)
 
 
 def _return_kept(scpo: Group | None, trpo: Group | None) -> Check:
-    ours = scpo.mean("last", RETURN) if scpo else None
-    base = trpo.mean("last", RETURN) if trpo else None
+    ours, base = (g.mean("last", RETURN) if g else None for g in (scpo, trpo))
     if ours is None or base is None or base <= 0:
-        why = "no return of TRPO with the same settings to compare with"
-        return Check("return_kept", None, why)
+        return Check(None, "no return of TRPO with the same settings to compare with")
     kept, percent = ours >= _RETURN_SHARE * base, math.floor(1000 * ours / base) / 10
     # The percentage is not rounded up to a share that is not reached.
-    text = (f"SCPO {'keeps' if kept else 'loses'} TRPO's return: {number(ours)} against {number(base)} "
-            f"({percent:.1f} %).")  # fmt: skip
-    return Check("return_kept", kept, text)
+    return Check(kept, f"SCPO {'keeps' if kept else 'loses'} TRPO's return: {number(ours)} against "
+                       f"{number(base)} ({percent:.1f} %).")  # fmt: skip
 
 
 def _trpo_as_paper(trpo: Group | None) -> Check:
     """Whether the environment and the budget are the paper's, judged by the plain method."""
     apart, unknown = [], []
     for metric in (RETURN, EPISODE_COST, COST_RATE):
-        ours, theirs, printed = _numbers(trpo, metric)
-        if theirs is None:
-            return Check("trpo", None, _OPEN.format("TRPO"))
+        printed = _printed(trpo, metric)
+        if trpo is None or not printed:
+            return Check(None, _OPEN.format("TRPO"))
+        ours, theirs = trpo.mean("last", metric), float(printed)
         if ours is None:
             unknown.append(title(metric))
             continue
@@ -251,29 +244,29 @@ def _trpo_as_paper(trpo: Group | None) -> Check:
         if not (ours >= _RETURN_SHARE * theirs if metric == RETURN else near):
             apart.append(f"{title(metric)} {number(ours)} against {printed}")
     if apart:
-        return Check("trpo", False, f"TRPO is not the paper's TRPO ({', '.join(apart)}): compare the "
-                                    f"algorithms with each other here, not with the paper.")  # fmt: skip
+        return Check(False, f"TRPO is not the paper's TRPO ({', '.join(apart)}): compare the "
+                            f"algorithms with each other here, not with the paper.")  # fmt: skip
     if unknown:
-        return Check("trpo", None, f"TRPO's {' and '.join(unknown)} of the last epoch is not known: "
-                                   f"no episode ended in it")  # fmt: skip
-    return Check("trpo", True, "TRPO lands on the paper's TRPO: at least 95 % of its return, costs "
-                               "within a factor of 1.5.")  # fmt: skip
+        return Check(None, f"TRPO's {' and '.join(unknown)} of the last epoch is not known: no episode "
+                           f"ended in it")  # fmt: skip
+    return Check(True, "TRPO lands on the paper's TRPO: at least 95 % of its return, costs within a "
+                       "factor of 1.5.")  # fmt: skip
 
 
-def _learned(learned: _Learned, groups: Sequence[Group]) -> Check:
+def _learned(learned: _Learned) -> Check:
     did, failed, unknown = (
-        [name for name, verdict in learned.items() if verdict is v] for v in (True, False, None)
+        [g.name for g, verdict in learned.items() if verdict is v] for v in (True, False, None)
     )
     few = f"not known, since too few episodes ended: {', '.join(unknown)}"
-    if not did and (unknown or not groups):
-        return Check("learned", None, f"who learned is {few}" if groups else "no finished run")
+    if not did and (unknown or not learned):
+        return Check(None, f"who learned is {few}" if learned else "no finished run")
     if not did:
-        best = max(v for g in groups if (v := g.mean("late", RETURN)) is not None)
-        return Check("learned", False, f"No method learned this suite: the best return over the "
-                                       f"last 5 % of epochs is {number(best)}.")  # fmt: skip
+        best = max(v for g in learned if (v := g.mean("late", RETURN)) is not None)
+        return Check(False, f"No method learned this suite: the best return over the last 5 % of epochs "
+                            f"is {number(best)}.")  # fmt: skip
     but = f" Not: {', '.join(failed)}." if failed else ""
     but += f" {few[0].upper() + few[1:]}." if unknown else ""
-    return Check("learned", True, f"{len(did)} of {len(groups)} methods learned the suite.{but}")
+    return Check(True, f"{len(did)} of {len(learned)} methods learned the suite.{but}")
 
 
 def _has_learned(group: Group) -> bool | None:

@@ -14,11 +14,11 @@ from statewise.core.returns import returns_to_go
 from statewise.envs.env import Env
 from statewise.envs.make import make_env
 from statewise.report.plots import Panel, Plot, Series
-from statewise.report.table import number, percent, short
+from statewise.runs.files import short
 from statewise.runs.reader import last_epoch
 from statewise.sim.cpu import one_torch_thread
-from statewise.training.loop import build_env
-from statewise.training.policy import load_policy, random_policy
+from statewise.text import number, percent
+from statewise.training.policy import load_policy, random_policy, worlds_for
 from statewise.types import Step
 
 _COST_GAMMA = 0.99
@@ -58,12 +58,10 @@ def record(run: Path | None, suite: str, episodes: int, seed: int = 0) -> Record
         env = make_env(suite, episodes, seed)
         return _record(env, random_policy(env, seed), "a random policy", seed)
     policy = load_policy(run)
-    settings = replace(policy.settings, num_envs=episodes, seed=seed, device="cpu", threads=0)
     generator = torch.Generator().manual_seed(seed)
     steps = last_epoch(run).get("steps", 0)
     words = f"{run.parent.name}, seed {policy.settings.seed}, after {steps:,} steps"
-    with build_env(settings) as env:
-        policy.check(env.spec)
+    with worlds_for(policy, episodes, seed) as env:
         return _record(env, lambda step: policy.algo.act(step, generator).executed, words, seed)
 
 

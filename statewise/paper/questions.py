@@ -1,17 +1,24 @@
-"""The paper's questions, each answered by a plot: from runs, or from a plot that was kept as JSON."""
+"""The paper's part of a report: its numbers, its claims, and its questions, each answered by a plot."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from statewise.paper import answers
-from statewise.paper.reference import DRONE
+from statewise.paper.claims import claims_section
+from statewise.paper.reference import DRONE, reference
+from statewise.report.assemble import Sections
 from statewise.report.groups import Group
 from statewise.report.plots import Plot, read_plot, save, write_plot
+from statewise.report.reference import Reference
 from statewise.report.sections import Picture, Section
+from statewise.runs.reader import Reading
+
+log = logging.getLogger("statewise")
 
 FOLDER = "questions"
 """Where plots are looked for among runs."""
@@ -78,7 +85,7 @@ def keep(found: Mapping[str, Plot], folder: Path) -> None:
         write_plot(plot, folder / f"{key}.json")
 
 
-def questions_section(
+def _questions_section(
     groups: Sequence[Group], found: Mapping[str, Plot], folder: Path, left_out: Sequence[str] = ()
 ) -> list[Section]:
     """The part of a report, its figures drawn into `folder`; nothing if there is nothing to say.
@@ -92,3 +99,26 @@ def questions_section(
     lines = tuple(f"Left out: {line}" for line in left_out)
     section = Section("The paper's questions", lines, tuple(pictures), labels=labels)
     return [section] if found or left_out else []
+
+
+def paper_parts(
+    reading: Reading, roots: Sequence[Path], export: Path | None = None
+) -> tuple[Reference | None, Sections]:
+    """What `write_report` is given for runs of the paper's suites; nothing for others.
+
+    roots: where the runs lie, and perhaps numbers of questions. export: where to write these too.
+    """
+    if not any(run.suite in reference().steps for run in reading.runs):
+        return None, ()
+
+    def sections(groups: Sequence[Group], pictures: Path) -> list[Section]:
+        kept, left_out = read_kept(roots)
+        for line in left_out:
+            log.warning("left out: %s", line)
+        answers = find_answers(groups, kept)
+        if export is not None:
+            keep(answers, export / FOLDER)
+        questions = _questions_section(groups, answers, pictures, left_out)
+        return [claims_section(groups), *questions]
+
+    return reference(), sections

@@ -1,10 +1,11 @@
-"""What the paper reports: its algorithms, suites, numbers of steps and seeds, and its tables."""
+"""What the paper reports: its algorithms, suites, numbers of steps and seeds, questions and tables."""
 
 from __future__ import annotations
 
 import csv
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from statewise.envs.suites import PAPER_SUITES as SUITES
 from statewise.report.reference import Reference
@@ -30,6 +31,30 @@ STEPS, _LONG_STEPS, LONG_ROBOTS = 6_000_000, 30_000_000, ("Ant", "Walker", "Huma
 POINT, DRONE = "Point-Hazard-8", "Drone-3DHazard-8"
 MAXIMUM_SUITES = ("Ant-Hazard-8", "Walker-Hazard-8")
 """Suites of its figures: of single questions, and of the maximum state-wise cost."""
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "scpo-paper": ("all of the paper's settings", {"preset": "paper"}),
+    "scpo-blind": ("policy does not see M", {"policy_sees_maximum": False}),
+    "scpo-raw-inputs": ("inputs not scaled", {"scale_inputs": False}),
+    "scpo-eta-1": ("recovery fraction 1", {"recovery_fraction": 1.0}),
+    "scpo-gain-1": ("asks for the violation", {"cost_gain": 1.0}),
+    "scpo-lam-0.95": ("cost λ 0.95", {"cost_lam": 0.95}),
+    "scpo-tolerance-0": ("tolerance 0", {"tolerance": 0.0}),
+    "scpo-subsample-resample": ("sub-sampled", {"subsample": "resample"}),
+    "trpo_lag-k10": ("TRPO-LAG-10", {"penalty_scale": 10.0}),
+    "trpo_lag-k100": ("TRPO-LAG-100", {"penalty_scale": 100.0}),
+}
+"""What figures call the variants of algorithms, by the label of their runs, and their settings."""
+_DEPARTURES = [name for name in VARIANTS if name.startswith("scpo-") and "subsample" not in name]
+EXPERIMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "fig1": ((), ()),
+    "q2": (MAXIMUM_SUITES, ("scpo",)),
+    "q3": ((DRONE,), ("scpo", "scpo-subsample-resample")),
+    "q4": ((POINT,), ("scpo",)),
+    "q5": ((POINT,), ("trpo", "cpo", "scpo")),
+    "app": ((POINT,), ("scpo", "trpo_lag", "trpo_lag-k10", "trpo_lag-k100")),
+    "departures": ((POINT,), ("scpo", *_DEPARTURES)),
+}
+"""The suites and runs of each question of the paper. Figure 1 needs no training."""
 _TASK = {"continuing": False, "cost_limit": 0.0}
 """Settings that ask for what the paper asks for. The others change how it is learned, or, like
 `compact`, nothing."""

@@ -14,7 +14,7 @@ from statewise.report.notes import Notes, read_notes
 from statewise.report.ranking import ranking_tables
 from statewise.report.reference import Reference
 from statewise.report.sections import Section
-from statewise.report.table import Table, several
+from statewise.report.table import Table
 from statewise.report.tables import (
     headline_table,
     metrics_table,
@@ -25,6 +25,7 @@ from statewise.report.tables import (
 )
 from statewise.runs.folder import file_name
 from statewise.runs.reader import Reading
+from statewise.text import several
 
 _DEFINED = (metrics.RETURN, metrics.EPISODE_COST, metrics.COST_RATE, metrics.EPOCH_COST_RATE,
             metrics.MAX_COST, "cost/*/violation_rate")  # fmt: skip

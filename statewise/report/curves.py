@@ -24,7 +24,7 @@ from statewise.report import plots
 from statewise.report.groups import Curve, Group, group_runs, mixed_labels
 from statewise.report.plots import Panel, Plot, Series, Style, style
 from statewise.report.reference import Reference
-from statewise.report.table import short
+from statewise.runs.files import short
 from statewise.runs.folder import RunFolder
 from statewise.runs.reader import find_runs
 from statewise.runs.summary import EPISODIC

@@ -11,12 +11,13 @@ from statewise.metrics import RETURN
 from statewise.report.groups import Group, title_of
 from statewise.report.plots import GREY, Panel, Plot, Series, save
 from statewise.report.sections import Picture, Section
-from statewise.report.table import Cell, Column, Table, percent
-from statewise.runs.differences import setting_text
+from statewise.report.table import Cell, Column, Table
+from statewise.report.tables import rate_columns
+from statewise.runs.differences import settings_text
+from statewise.text import letter
 
 _FEWEST = 3
 """Variants of one algorithm in one suite, from which on there is something to choose from."""
-_MOST_LETTERS = 26
 
 
 class Variant(NamedTuple):
@@ -53,7 +54,7 @@ def frontier_sections(groups: Sequence[Group], pictures: Path) -> list[Section]:
     for (suite, algo), found in several.items():
         best = undominated(found)
         panels.append(_panel(f"return of {title_of(algo)}, {suite}", found, best))
-        rows += [(_letter(place), variant) for place, variant in enumerate(best)]
+        rows += [(letter(place), variant) for place, variant in enumerate(best)]
     plot = Plot(panels, "episodes that violate a constraint, %", columns=3, width=4.4, height=2.8)
     caption = ("Return and violation rate over the last 5 % of epochs, means over seeds. A variant is "
                "dominated if another one has at least its return, at most its violation rate, and is "
@@ -67,7 +68,7 @@ def _panel(title: str, variants: Sequence[Variant], best: Sequence[Variant]) -> 
         x = [100 * v.rate.estimate for v in chosen]
         return Series(x, [v.earned for v in chosen], name, number, "points", **more)  # type: ignore[arg-type]
 
-    letters = [_letter(place) for place in range(len(best))]
+    letters = [letter(place) for place in range(len(best))]
     shown = [series(best, "not dominated", 0, labels=letters, bold=True)]
     if rest := [v for v in variants if v not in best]:
         shown.append(series(rest, "dominated", GREY))
@@ -76,28 +77,15 @@ def _panel(title: str, variants: Sequence[Variant], best: Sequence[Variant]) -> 
     return Panel(title, shown, limits=[min(earned) - space, max(earned) + space])
 
 
-def _letter(place: int) -> str:
-    again = place // _MOST_LETTERS
-    return chr(ord("A") + place % _MOST_LETTERS) + (str(again) if again else "")
-
-
 def _table(rows: Sequence[tuple[str, Variant]]) -> Table:
-    def settings(row: tuple[str, Variant]) -> str:
-        changed = row[1].group.changed.items()
-        return ", ".join(f"{name}={setting_text(value)}" for name, value in changed) or "defaults"
-
     columns = [
         Column.words("suite", lambda row: row[1].group.suite),
         Column.words("point", lambda row: row[0]),
         Column.words("variant", lambda row: row[1].group.name),
         Column("seeds", lambda row: Cell.count(len(row[1].group.counted))),
         Column("return, last 5 %", lambda row: Cell.number(row[1].earned)),
-        Column("violation rate",
-               lambda row: Cell.interval(row[1].rate, lambda rate: percent(rate.estimate))),
-        Column("95 % interval",
-               lambda row: Cell.interval(row[1].rate,
-                                         lambda rate: f"{percent(rate.low)} to {percent(rate.high)}"),
-               "of the violation rate, over new seeds"),
-        Column.words("settings that differ from the defaults", settings),
+        *rate_columns(lambda row: row[1].rate),
+        Column.words("settings that differ from the defaults",
+                     lambda row: settings_text(row[1].group.changed) or "defaults"),
     ]  # fmt: skip
     return Table.of("Settings that no other variant beats", columns, rows, wraps=True)

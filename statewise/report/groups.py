@@ -211,7 +211,7 @@ def mixed_labels(groups: Sequence[Group]) -> list[str]:
     found = []
     for (suite, label), several in names.items():
         if len(several) > 1:
-            shown = "; ".join(f"{g.name} ({seeds_text(g)})" for g in several)
+            shown = "; ".join(f"{g.name} ({_seeds_text(g)})" for g in several)
             main = next((f" {g.name} stands for it in the ranking." for g in several if g.main), "")
             found.append(
                 f"{suite}: runs named {label} have {len(several)} different settings. They are "
@@ -220,7 +220,7 @@ def mixed_labels(groups: Sequence[Group]) -> list[str]:
     return found
 
 
-def seeds_text(group: Group) -> str:
+def _seeds_text(group: Group) -> str:
     seeds = ", ".join(str(run.seed) for run in group.runs)
     return f"seed{'s' if len(group.runs) > 1 else ''} {seeds}"
 

@@ -8,9 +8,9 @@ from statewise.algos import ALGORITHMS
 from statewise.report.groups import Group, mixed_labels, title_of
 from statewise.report.notes import Notes
 from statewise.report.reference import Reference
-from statewise.report.table import millions
-from statewise.runs.differences import setting_text
+from statewise.runs.differences import settings_text
 from statewise.runs.reader import Reading
+from statewise.text import millions
 
 
 def flags_of(reading: Reading, groups: Sequence[Group], notes: Notes) -> list[str]:
@@ -71,7 +71,7 @@ def _beside_reference(mains: Sequence[Group], suite: str, reference: Reference) 
     if few and suite in reference.steps:
         found.append(f"Fewer seeds than the {name}'s {reference.seeds}: {', '.join(few)}.")
     if other := [
-        f"{g.name} ({', '.join(f'{k}={setting_text(v)}' for k, v in changed.items())})"
+        f"{g.name} ({settings_text(changed)})"
         for g in mains if (changed := reference.other_task(g.settings))
     ]:  # fmt: skip
         found.append(f"Another task than the {name}'s, so not held against its numbers: "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from statewise.plugins import is_gym
 
@@ -70,9 +71,9 @@ def _suite_like(name: str) -> bool:
     return is_gym(name) or re.fullmatch(r"\w+(-\w+)*-\d+", name) is not None
 
 
-def markdown_html(text: str) -> str:
+def markdown_html(text: str) -> Markup:
     """Markdown as HTML; HTML in it is shown, not obeyed."""
-    return str(_PAGE.render(text))
+    return Markup(_PAGE.render(text))
 
 
 def harmless(text: str) -> str:

@@ -6,7 +6,6 @@ A plot can be kept as JSON, and drawn again where the runs that it was made from
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import typing
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from statewise.runs.files import write_atomically
+from statewise.runs.files import as_json, write_atomically
 from statewise.runs.shapes import check, parse_json
 
 UNFINISHED = (1, 3)
@@ -109,8 +108,7 @@ class Plot:
 
 
 def write_plot(plot: Plot, path: Path) -> None:
-    text = json.dumps(dataclasses.asdict(plot), separators=(",", ":"), allow_nan=False) + "\n"
-    write_atomically(path, text.encode())
+    write_atomically(path, as_json(dataclasses.asdict(plot), indent=None, allow_nan=False))
 
 
 def read_plot(path: Path) -> Plot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,16 +13,9 @@ from statewise.core.statistics import Array, Interval, ratio_bootstrap
 from statewise.metrics import COST_RATE, RETURN, find, title
 from statewise.report.groups import Group, title_of
 from statewise.report.reference import Reference
-from statewise.report.table import (
-    NONE,
-    Cell,
-    Column,
-    Strip,
-    Table,
-    listed,
-    several,
-)
+from statewise.report.table import NONE, Cell, Column, Strip, Table
 from statewise.report.tables import COMPARED
+from statewise.text import listed, several
 
 _EARNED = 0.5
 """Share of the baseline's return below which a method is ranked last."""
@@ -74,52 +67,47 @@ def rank(
             by_algo.setdefault(group.algo, []).append(group)
     ranks = []
     for algo, members in by_algo.items():
-        scores = {metric: _score(members, bases, metric) for metric in COMPARED}
-        theirs = {metric: _their_score(members, bases, metric, reference) if reference else Score()
-                  for metric in COMPARED}  # fmt: skip
+        scores, theirs = {}, dict.fromkeys(COMPARED, Score())
+        for metric in COMPARED:
+            late = partial(Group.values, part="late", metric=metric)
+            scores[metric] = _score(members, bases, late, "{}'s is not known")
+            if reference is not None:
+                printed = partial(_printed, reference, metric)
+                found = _score(members, bases, printed, "not in its tables")
+                # A method that the reference does not have lacks nothing.
+                theirs[metric] = found if found.interval else Score()
         ranks.append(Rank(algo, tuple(g.suite for g in members), scores, theirs))
     return sorted(ranks, key=lambda ranked: ranked.place)
 
 
-def _score(members: Sequence[Group], bases: Mapping[str, Group], metric: str) -> Score:
-    pairs = {}
-    for group in members:
-        below = bases[group.suite].values("late", metric)
-        same = group is bases[group.suite]
-        pairs[group.suite] = (below if same else group.values("late", metric), below)
-    return _over_suites(pairs, members[0].algo, next(iter(bases.values())).algo)
+def _printed(reference: Reference, metric: str, group: Group) -> Array:
+    value = reference.value(group.suite, group.algo, metric)
+    return np.array([] if value is None else [value])
 
 
-def _their_score(
-    members: Sequence[Group], bases: Mapping[str, Group], metric: str, reference: Reference
+def _score(
+    members: Sequence[Group],
+    bases: Mapping[str, Group],
+    values: Callable[[Group], Array],
+    absent: str,
 ) -> Score:
-    algo, base = members[0].algo, next(iter(bases.values())).algo
-    pairs, absent = {}, {}
-    for suite in (group.suite for group in members):
-        values = [reference.value(suite, name, metric) for name in (algo, base)]
-        if None in values:
-            absent[suite] = "not in its tables"
-        else:
-            pairs[suite] = (np.array(values[:1], dtype=float), np.array(values[1:], dtype=float))
-    found = _over_suites(pairs, algo, base)
-    # A method that the reference does not have lacks nothing.
-    return Score(found.interval, absent | found.left_out) if found.interval else Score()
-
-
-def _over_suites(pairs: Mapping[str, tuple[Array, Array]], algo: str, base: str) -> Score:
-    """pairs: the values of the method and of the baseline in each suite."""
-    left_out = {}
-    for suite, (values, below) in pairs.items():
+    """values: those of a group's seeds. absent: why a suite is left out where a group has none."""
+    pairs, left_out = {}, {}
+    for group in members:
+        base = bases[group.suite]
+        below = values(base)
+        above = below if group is base else values(group)
         if not len(below) or below.mean() <= 0:
-            why = "is not above 0" if len(below) else "is not known"
-            left_out[suite] = f"{title_of(base)}'s {why}"
-        elif not len(values):
-            left_out[suite] = f"{title_of(algo)}'s is not known"
-    used = {suite: pair for suite, pair in pairs.items() if suite not in left_out}
-    if not used:
+            why = "{}'s is not above 0" if len(below) else absent
+            left_out[group.suite] = why.format(title_of(base.algo))
+        elif not len(above):
+            left_out[group.suite] = absent.format(title_of(group.algo))
+        else:
+            pairs[group.suite] = (above, below)
+    if not pairs:
         return Score(None, left_out)
-    interval = ratio_bootstrap(list(used.values()))
-    single = [suite for suite, pair in used.items() if min(map(len, pair)) < 2]
+    interval = ratio_bootstrap(list(pairs.values()))
+    single = [suite for suite, pair in pairs.items() if min(map(len, pair)) < 2]
     return Score(interval, left_out, frozenset(() if math.isnan(interval.low) else single))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from statewise.report.table import millions
+from statewise.text import millions
 
 
 @dataclass(frozen=True)

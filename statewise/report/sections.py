@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import mimetypes
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,14 @@ class Picture(NamedTuple):
     def address(self) -> str:
         """Its copy, beside the report."""
         return f"pictures/{self.file.name}"
+
+    @property
+    def embedded(self) -> str:
+        """An address that holds the picture itself."""
+        kind = mimetypes.guess_type(self.file.name)[0]
+        if kind is None or not kind.startswith("image/"):
+            raise ValueError(f"{self.file} is no picture for a page: use .png, .svg or .jpg")
+        return f"data:{kind};base64,{base64.b64encode(self.file.read_bytes()).decode()}"
 
 
 class Section(NamedTuple):

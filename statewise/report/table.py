@@ -1,13 +1,14 @@
-"""A table that can be a web page's or a Markdown file's, and how numbers are written."""
+"""A table that can be a web page's or a Markdown file's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from statewise.core.statistics import Interval
+from statewise.text import number
 
 NONE = "–"
 
@@ -20,6 +21,11 @@ class Strip:
     reference: float | None
     low: float
     high: float
+
+    def place(self, value: float) -> float:
+        """Where a value lies on the scale, from 0 to 1."""
+        share = (value - self.low) / ((self.high - self.low) or 1.0)
+        return min(max(share, 0.0), 1.0)
 
 
 @dataclass(frozen=True)
@@ -100,72 +106,3 @@ class Table:
             algo = getattr(getattr(subject, "group", subject), "own", "")
             rows.append(Row([column.cell(subject) for column in columns], algo))
         return cls(caption, columns, rows, **more)
-
-
-def number(value: float, digits: int = 3) -> str:
-    """Three significant digits, without an exponent: 0.00081, 2.56, 12,300."""
-    if value == 0 or abs(value) < 1e-9:
-        return "0"
-    if abs(value) >= 1000:
-        return f"{float(f'{value:.{digits}g}'):,.0f}"
-    return f"{value:.{_decimals(value, digits)}f}"
-
-
-def spread(mean: float, std: float | None) -> str:
-    """`2.56 ± 0.01`: as many decimals as show the spread, within reason."""
-    if std is None or not math.isfinite(std):
-        return number(mean)
-    decimals = _decimals(mean, 3) if mean else 0
-    if std > 0:
-        decimals = max(decimals, min(_decimals(std, 1), decimals + 2))
-    text = f"{std:.{decimals}f}"
-    return f"{mean:.{decimals}f} ± {text if float(text) else '0'}"
-
-
-def percent(share: float) -> str:
-    """Two digits of a share: 0.25 %, 7.7 %, 43 %."""
-    value = 100 * share
-    if value == 0:
-        return "0 %"
-    return f"{value:.{1 if value >= 1 else _decimals(value, 2)}f} %"
-
-
-def interval_text(interval: Interval) -> str:
-    decimals = min(_decimals(interval.high, 3), 6) if interval.high else 0
-    low = f"{interval.low:.{decimals}f}" if interval.low else "0"
-    return f"{low} to {interval.high:.{decimals}f}"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def millions(steps: int) -> str:
-    """Millions with two decimals, or two digits of fewer than 100,000 steps: never 0 of some."""
-    short = round(steps / 1e6, 2) if steps >= 100_000 else float(f"{steps / 1e6:.2g}")
-    return f"{short:.6f}".rstrip("0").rstrip(".")
-
-
-def several(count: int, what: str) -> str:
-    """`1 suite`, `3 suites`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """`a, b and c`."""
-    *rest, last = names
-    return f"{', '.join(rest)} and {last}" if rest else last
-
-
-def short(values: Iterable[float], digits: int = 5) -> list[float | None]:
-    """For JSON: as many significant digits as a curve can show; None where not finite."""
-    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]
-
-
-def _decimals(value: float, digits: int) -> int:
-    """Decimals that show so many significant digits."""
-    if value == 0 or not math.isfinite(value):
-        return 0
-    return max(0, digits - 1 - math.floor(math.log10(abs(value))))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,19 +14,11 @@ from statewise.core.statistics import Interval, mean_interval, pooled_error
 from statewise.metrics import COST_RATE, EPISODE_COST, EPOCH_COST_RATE, MAX_COST, RETURN, title
 from statewise.report.groups import Constraint, Group, command, title_of
 from statewise.report.reference import Reference
-from statewise.report.table import (
-    NONE,
-    Cell,
-    Column,
-    Table,
-    duration,
-    interval_text,
-    percent,
-    spread,
-)
-from statewise.runs.differences import setting_text
+from statewise.report.table import NONE, Cell, Column, Table
+from statewise.runs.differences import settings_text
 from statewise.runs.reader import RunData
 from statewise.runs.summary import Array
+from statewise.text import duration, interval_text, letter, percent, spread
 
 COMPARED = (RETURN, EPISODE_COST, COST_RATE)
 """Metrics that are held against a baseline and a reference."""
@@ -145,12 +137,7 @@ def safety_table(groups: Sequence[Group]) -> Table:
                "Student t over the means of the seeds"),
         Column("± over episodes", error, "1.96 standard errors over all episodes together"),
         Column("worst episode", worst, "largest cost of any step in these episodes"),
-        Column("violation rate",
-               lambda row: Cell.interval(row.rate, lambda rate: percent(rate.estimate)),
-               "share of episodes with any cost"),
-        Column("95 % interval",
-               lambda row: Cell.interval(row.rate, lambda rate: _percents(rate, len(row.channels))),
-               "of the violation rate, over new seeds"),
+        *rate_columns(lambda row: row.rate, lambda row: len(row.channels)),
         Column("episodes", lambda row: Cell.count(sum(c.episodes for c in row.channels))),
     ]  # fmt: skip
     rows = [constraint for group in groups for constraint in group.constraints]
@@ -242,27 +229,22 @@ def seeds_table(groups: Sequence[Group]) -> Table:
 def provenance_tables(groups: Sequence[Group]) -> tuple[Table, Table]:
     """Settings, seeds and the command of every group; and the code, versions and hardware of each."""
     counts = Counter(_machine(run) for group in groups for run in group.runs)
-    letters = {key: chr(65 + i % 26) + (str(i // 26) if i >= 26 else "")
-               for i, key in enumerate(counts)}  # fmt: skip
+    letters = {key: letter(place) for place, key in enumerate(counts)}
 
     def made_by(group: Group) -> str:
         return ", ".join(sorted({letters[_machine(run)] for run in group.runs}))
 
-    def changed(group: Group) -> str:
-        found = [f"{name}={setting_text(value)}" for name, value in group.changed.items()]
-        return ", ".join(found) or "none"
-
     columns = [
         Column.words("suite", lambda g: g.suite),
         Column.words("algorithm", lambda g: g.name),
-        Column.words(
-            "seeds", lambda g: ", ".join(f"{r.seed}{'' if r.finished else '*'}" for r in g.runs)
-        ),
+        Column.words("seeds",
+                     lambda g: ", ".join(f"{r.seed}{'' if r.finished else '*'}" for r in g.runs)),
         Column("steps", lambda g: Cell.count(g.runs[0].config["train"]["steps"])),
         Column.words("made by", made_by),
-        Column.words("settings that differ from the defaults", changed),
+        Column.words("settings that differ from the defaults",
+                     lambda g: settings_text(g.changed) or "none"),
         Column("command", lambda g: Cell(command(g), tone="code"), numeric=False),
-    ]
+    ]  # fmt: skip
     note = "A star marks an unfinished seed. Settings not named are the defaults of this version."
     made = Table.of("Settings and commands", columns, groups, notes=(note,), wraps=True)
     facts = [Column.words("made by", lambda key: letters[key])]
@@ -316,6 +298,19 @@ _NAME = Column("algorithm", _name_cell, numeric=False)
 def _over_seeds(name: str, part: str, metric: str, when: str) -> Column:
     return Column(name, lambda group: _spread_cell(group.values(part, metric)),
                   f"{when}, mean ± standard deviation over seeds")  # fmt: skip
+
+
+def rate_columns(
+    rate: Callable[[Any], Interval | None], seeds: Callable[[Any], int] = lambda row: 0
+) -> list[Column]:
+    """A violation rate and its interval. seeds: how many a row has, to mark the interval of one."""
+    return [
+        Column("violation rate", lambda row: Cell.interval(rate(row), lambda r: percent(r.estimate)),
+               "share of episodes with any cost"),
+        Column("95 % interval",
+               lambda row: Cell.interval(rate(row), lambda r: _percents(r, seeds(row))),
+               "of the violation rate, over new seeds"),
+    ]  # fmt: skip
 
 
 def _percents(rate: Interval, seeds: int) -> str:

@@ -1,4 +1,4 @@
-"""`write_report`: make a web page and a Markdown file from folders of runs."""
+"""`write_report`: a web page that needs nothing else, and a Markdown file, from folders of runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from statewise.report.assemble import Sections, assemble
-from statewise.report.curves import draw_suite, suite_curves
-from statewise.report.export import export_runs
-from statewise.report.html import page
+from bokeh.resources import Resources
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+
+from statewise import metrics
+from statewise.report.assemble import NO_FAILURE, NO_RANKING, Report, Sections, assemble
+from statewise.report.curves import (
+    UNSETTLED,
+    chart_data,
+    chart_item,
+    draw_suite,
+    suite_curves,
+    to_json,
+)
 from statewise.report.markdown import markdown
+from statewise.report.notes import markdown_html
 from statewise.report.reference import Reference
+from statewise.runs.export import export_runs
 from statewise.runs.files import write_atomically
 from statewise.runs.reader import Reading, find_runs
+from statewise.version import __version__
 
 log = logging.getLogger("statewise")
 
@@ -55,3 +68,28 @@ def write_report(
     write_atomically(out / "report.md", markdown(report).encode())
     write_atomically(out / "index.html", html)
     return out / "index.html"
+
+
+def page(report: Report) -> str:
+    """The whole HTML document."""
+    suites = suite_curves(report.charted, report.reference, report.first)
+    most = max(len(suite.lines) for suite in suites)
+    environment = Environment(
+        loader=PackageLoader("statewise.report"), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.policies |= {"json.dumps_function": to_json, "json.dumps_kwargs": {}}
+    return environment.get_template("page.html").render(
+        report=report,
+        numbers={suite.name: number for number, suite in enumerate(suites)},
+        data=chart_data(suites),
+        items=[chart_item(most, log_scale) for log_scale in (False, True)],
+        metrics=metrics, unsettled=UNSETTLED, no_ranking=NO_RANKING, no_failure=NO_FAILURE,
+        markdown=markdown_html, bokeh=page_scripts(), version=__version__,
+    )  # fmt: skip
+
+
+def page_scripts() -> Markup:
+    """The scripts of Bokeh; the first begins with its licence."""
+    scripts = Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw
+    return Markup("\n".join(scripts))

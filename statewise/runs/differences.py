@@ -38,10 +38,10 @@ def differing(kinds: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def suffix(values: Mapping[str, Any], names: Sequence[str]) -> str:
     """What is added to a name that stands for several settings: ` · target_kl=0.5`."""
-    return " · " + _setting_texts({name: values.get(name) for name in names}) if names else ""
+    return " · " + settings_text({name: values.get(name) for name in names}) if names else ""
 
 
-def _setting_texts(values: Mapping[str, Any]) -> str:
+def settings_text(values: Mapping[str, Any]) -> str:
     """Settings as people read them: `hidden=64,64, target_kl=0.5`."""
     return ", ".join(f"{name}={setting_text(value)}" for name, value in values.items())
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
 import stat
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 """What a file system without hard links answers."""
@@ -34,6 +37,12 @@ def open_regular(path: Path) -> IO[bytes]:
         os.close(descriptor)
         raise ValueError(f"{path} is not a regular file")
     return open(descriptor, "rb")
+
+
+def as_json(content: Any, indent: int | None = 1, **more: Any) -> bytes:
+    """JSON as a text file holds it. It ends in a line break."""
+    separators = (",", ":") if indent is None else None
+    return (json.dumps(content, indent=indent, separators=separators, **more) + "\n").encode()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -111,6 +120,11 @@ def remove_leftovers(path: Path) -> None:
     for left in path.glob("*.partial"):
         if left.is_file() and not left.is_symlink():
             left.unlink(missing_ok=True)
+
+
+def short(values: Iterable[float], digits: int = 5) -> list[float | None]:
+    """For JSON: as many significant digits as a curve can show; None where not finite."""
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]
 
 
 def _write_beside(path: Path, content: bytes) -> Path:

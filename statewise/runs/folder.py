@@ -52,15 +52,15 @@ class RunFolder:
     def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
         """A new folder; one that exists is never overwritten."""
         # Made before anything is written, so that a setting that JSON lacks leaves nothing behind.
-        content = _as_json(config).encode()
+        content = files.as_json(config, indent=2)
         there = path / "config.json"
         if holds_a_run(path) and not there.exists():
             raise RunFolderError(f"{path} holds files of a run, but no config.json: move it away")
         folder = cls(path)
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
         if not there.exists():  # written first: a run that has a config.json has this too
-            environment = _as_json(describe_environment())
-            files.write_atomically(path / "environment.json", environment.encode())
+            environment = files.as_json(describe_environment(), indent=2)
+            files.write_atomically(path / "environment.json", environment)
         try:
             files.write_new(there, content)  # of two that begin at once only one gets it
         except FileExistsError:
@@ -92,7 +92,7 @@ class RunFolder:
         config = self.config()
         earlier = [*config.get("extended", []), config["train"]["steps"]]
         changed = config | {"train": config["train"] | {"steps": steps}, "extended": earlier}
-        files.write_atomically(self.path / "config.json", _as_json(changed).encode())
+        files.write_atomically(self.path / "config.json", files.as_json(changed, indent=2))
 
     def label(self) -> str:
         """The name that the run has among others: see `reader.label_of`."""
@@ -341,7 +341,3 @@ def _processor() -> str:
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
-
-
-def _as_json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2) + "\n"

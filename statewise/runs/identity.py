@@ -7,13 +7,11 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from statewise.runs.differences import INCIDENTAL
-from statewise.runs.reader import read_config
 
 _ACTING = ("algo", "epoch", "modules", "scaler", "extra")
 """The parts of an algorithm's state that decide its actions."""
@@ -35,11 +33,6 @@ class PolicyId:
 def new_run_id() -> str:
     """Return a random id for a new run."""
     return uuid.uuid4().hex
-
-
-def run_id(folder: Path) -> str:
-    """Return the id of the run in a folder. ValueError if its `config.json` has none."""
-    return id_of(read_config(folder))
 
 
 def id_of(config: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from statewise.runs.identity import id_of
 from statewise.runs.journal import check_mark, check_marks
 from statewise.runs.shapes import check, parse_json
 
-EXPORTED = (reader.CONFIG, "environment.json", reader.METRICS)
+_EXPORTED = (reader.CONFIG, "environment.json", reader.METRICS)
 """The files of an export whose hashes its summary carries."""
 
 
@@ -71,7 +71,7 @@ def verify_export(path: Path) -> list[Check]:
 def export_hashes(path: Path, summary: Mapping[str, Any]) -> dict[str, str]:
     """Return the hashes that the summary of an export carries: of its files, and of the summary."""
     rest = {name: value for name, value in summary.items() if name != "sha256"}
-    contents = {name: read_bytes(path / name) for name in EXPORTED}
+    contents = {name: read_bytes(path / name) for name in _EXPORTED}
     contents[reader.SUMMARY] = json.dumps(rest, sort_keys=True).encode()
     return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
 

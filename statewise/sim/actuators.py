@@ -56,7 +56,7 @@ def find_controls(
             low, high = _range(model, data, i, file)
             zero[i] = (low + high) / 2
             scale = math.inf
-            if is_position(model, i):
+            if _is_position(model, i):
                 zero[i] = model.key_ctrl[key][i] if given else _held(model, data, i)
                 scale = _scale(model, i, base, file.action_scale)
             elif given and low < model.key_ctrl[key][i] < high:
@@ -71,7 +71,7 @@ def find_controls(
     return Controls(zero, up, down, np.array(act))
 
 
-def is_position(model: mujoco.MjModel, i: int) -> bool:
+def _is_position(model: mujoco.MjModel, i: int) -> bool:
     """Whether a control is a position to hold: force = gain * ctrl - kp * length - ..."""
     return (
         model.actuator_gaintype[i] == mujoco.mjtGain.mjGAIN_FIXED
@@ -84,7 +84,7 @@ def is_position(model: mujoco.MjModel, i: int) -> bool:
 
 def _drives_endless_base(model: mujoco.MjModel, i: int, base: Base) -> bool:
     """Whether it holds a position of the base that has no limits: that would be an absolute one."""
-    if not (is_position(model, i) and _on_joint(model, i)) or model.actuator_ctrlrange[i].any():
+    if not (_is_position(model, i) and _on_joint(model, i)) or model.actuator_ctrlrange[i].any():
         return False
     joint = int(model.actuator_trnid[i][0])
     return not model.jnt_limited[joint] and model.joint(joint).name not in base.joints
@@ -121,7 +121,7 @@ def _range(
     low, high = (float(v) for v in model.actuator_ctrlrange[i])
     if (low, high) == (0.0, 0.0):
         found = (
-            _position_range(model, data, i) if is_position(model, i) else _force_range(model, i)
+            _position_range(model, data, i) if _is_position(model, i) else _force_range(model, i)
         ) or file.ctrlrange
         name = model.actuator(i).name or str(i)
         if found is None:

@@ -14,7 +14,7 @@ from statewise.extras import need
 from statewise.sim.cpu import CpuSim
 from statewise.sim.scene import Scene
 
-DEVICES = "'cpu', 'cuda', 'cuda:1', ..., or 'warp-cpu' (the GPU's code on the CPU, for tests)"
+_DEVICES = "'cpu', 'cuda', 'cuda:1', ..., or 'warp-cpu' (the GPU's code on the CPU, for tests)"
 
 
 class Simulator(Protocol):
@@ -79,7 +79,7 @@ def make_simulator(
     if device == "cpu":
         return CpuSim(scene, num_worlds, threads)
     if not re.fullmatch(r"cuda(:\d+)?|warp-cpu", device):
-        raise ValueError(f"unknown device {device!r}: use {DEVICES}")
+        raise ValueError(f"unknown device {device!r}: use {_DEVICES}")
     need(f"device {device!r}", "gpu")
     from statewise.sim.gpu import WarpSim
 

@@ -21,7 +21,7 @@ from statewise.sim.errors import RobotFileError
 from statewise.sim.sensors import add_sensors, check_names
 
 _JOINT, _GEOM, _TEXTURE = mujoco.mjtJoint, mujoco.mjtGeom, mujoco.mjtTexture
-MAX_TIMESTEP = 0.1
+_MAX_TIMESTEP = 0.1
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def control_substeps(path: Path, rate: float) -> int:
     """Steps of physics for each action at this control rate in Hz."""
     spec = _load(path)
     timestep = float(spec.option.timestep)
-    if not (0 < timestep <= MAX_TIMESTEP):
+    if not (0 < timestep <= _MAX_TIMESTEP):
         raise RobotFileError(_bad_timestep(path, timestep))
     exact = 1.0 / (rate * timestep)
     steps = max(1, round(exact))
@@ -150,11 +150,11 @@ def _name_everything(spec: mujoco.MjSpec) -> None:
 
 
 def _bad_timestep(path: Path, timestep: float) -> str:
-    return f"{path}: the timestep is {timestep:g} s: give one above 0 and at most {MAX_TIMESTEP:g}"
+    return f"{path}: the timestep is {timestep:g} s: give one above 0 and at most {_MAX_TIMESTEP:g}"
 
 
 def _check_options(model: mujoco.MjModel, path: Path) -> None:
-    if not (0 < model.opt.timestep <= MAX_TIMESTEP):
+    if not (0 < model.opt.timestep <= _MAX_TIMESTEP):
         raise RobotFileError(_bad_timestep(path, model.opt.timestep))
     for name in ("gravity", "wind", "magnetic", "density", "viscosity", "impratio"):
         if not np.isfinite(getattr(model.opt, name)).all():

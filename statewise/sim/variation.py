@@ -17,7 +17,7 @@ from torch import Tensor
 from statewise.sim.cpu import _CURRENT, CpuSim
 from statewise.sim.scene import Scene
 
-FACTORS = {
+_FACTORS = {
     "friction": ("geom_friction", "pair_friction"),
     "mass": ("body_mass", "body_inertia"),
     "strength": ("actuator_gainprm", "actuator_biasprm", "actuator_forcerange"),
@@ -72,9 +72,9 @@ class VariedSim:
         self._inner_qpos = np.array([model.jnt_qposadr[j] for j in simple], dtype=int)
         self._fields: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         for name in self._names:
-            fields = [f for f in FACTORS.get(name, ()) if getattr(model, f).size]
+            fields = [f for f in _FACTORS.get(name, ()) if getattr(model, f).size]
             self._fields[name] = [(self._batch.expand(f), _base(model, f)) for f in fields]
-        self._derive = any(f in _DERIVED for name in self._names for f in FACTORS.get(name, ()))
+        self._derive = any(f in _DERIVED for name in self._names for f in _FACTORS.get(name, ()))
 
     @property
     def fault(self) -> Tensor:

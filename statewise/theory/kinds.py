@@ -14,10 +14,10 @@ import numpy as np
 
 from statewise.theory.tabular import Array, Chain, Problem, augment
 
-Signal = Literal["maximum", "sum", "probability", "square"]
+_Signal = Literal["maximum", "sum", "probability", "square"]
 
 
-def signal(problem: Problem, what: Signal, threshold: float = 0.0) -> tuple[Chain, Array]:
+def signal(problem: Problem, what: _Signal, threshold: float = 0.0) -> tuple[Chain, Array]:
     """The chain on (s, M), and the signal [..., 1, n, A, n] whose sum is what a constraint bounds."""
     levels = problem.levels
     if what == "sum":

@@ -138,7 +138,7 @@ def random_walk_ratio(steps: int, kappa: float = 1e-5) -> float:
 # --- a step that keeps its promise ---------------------------------------------------------------
 
 
-def scpo_step(
+def _scpo_step(
     chain: Chain,
     D: Array,
     R: Array,
@@ -193,7 +193,7 @@ def scpo_run(
     start = expected_return(chain, values(chain, R, pi, gamma))
     over = np.zeros((iterations, B))
     for i in range(iterations):
-        pi = scpo_step(chain, D, R, pi, w, gamma=gamma, penalised=penalised)
+        pi = _scpo_step(chain, D, R, pi, w, gamma=gamma, penalised=penalised)
         over[i] = expected_return(chain, values(chain, D, pi)) - w
     return over, expected_return(chain, values(chain, R, pi, gamma)) - start
 

@@ -24,7 +24,7 @@ from statewise.training.config import TrainSettings, parse_run, read_config
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
 from statewise.training.loop import Training
-from statewise.training.policy import load_policy
+from statewise.training.policy import load_policy, worlds_for
 from statewise.training.recording import WORST_FILE, save_recordings
 from statewise.training.trackers import Tracker, trackers
 from statewise.training.view import View
@@ -151,16 +151,7 @@ def evaluate(
     """
     out = (worst_file(path) if worst_out is None else Path(worst_out)).absolute()
     policy = load_policy(path, best_safe, imports, trust)
-    settings = dataclasses.replace(
-        policy.settings,
-        suite=suite or policy.settings.suite,
-        num_envs=world_count(episodes),
-        seed=seed,
-        device="cpu",
-        threads=0,
-    )
-    with loop.build_env(settings) as env:
-        policy.check(env.spec)
+    with worlds_for(policy, world_count(episodes), seed, suite) as env:
         keeper = WorstEpisodes(env, policy.algo, worst) if worst and env.spec.num_costs else None
         found = evaluate_policy(policy.algo, env, episodes, seed, sampled, threshold, keeper)
         if keeper is not None:

@@ -28,7 +28,7 @@ from statewise.version import __version__
 
 log = logging.getLogger("statewise")
 
-MOST_NUMBERS = 10**6
+_MOST_NUMBERS = 10**6
 """Largest size of an observation or action."""
 _SPEC = {
     "name": str, "obs_size": int, "action_size": int, "cost_names": list[str],
@@ -227,8 +227,8 @@ def read_spec(config: dict[str, Any]) -> EnvSpec:
             raise ValueError(f"spec has no field {unknown[0]!r:.40}")
         if any(len(ends) != 2 for ends in spec["blocks"].values()):
             raise ValueError("blocks in spec has ends that are not two numbers")
-        if max(spec["obs_size"], spec["action_size"]) > MOST_NUMBERS or spec["obs_size"] < 1:
-            raise ValueError(f"sizes in spec are not from 1 to {MOST_NUMBERS:,}")
+        if max(spec["obs_size"], spec["action_size"]) > _MOST_NUMBERS or spec["obs_size"] < 1:
+            raise ValueError(f"sizes in spec are not from 1 to {_MOST_NUMBERS:,}")
         spec["blocks"] = {name: slice(*ends) for name, ends in spec["blocks"].items()}
         for name in ("cost_names", "cost_ceiling", "margin", "clearance_units"):
             spec[name] = tuple(spec.get(name, ()))

@@ -16,7 +16,7 @@ from statewise.sim.cpu import one_torch_thread
 from statewise.training.worst import WorstEpisodes
 from statewise.types import Episodes
 
-MOST_EPISODES = 10**8
+_MOST_EPISODES = 10**8
 """Most episodes of one evaluation."""
 _FRESH = 1 << 40
 """Evaluation seeds start here, so that no layout of a training run is ever replayed."""
@@ -86,8 +86,8 @@ def evaluate(
     threshold: a step violates a constraint if its cost is above this.
     worst: keeps the worst of these episodes.
     """
-    if not 1 <= episodes <= MOST_EPISODES:
-        raise ValueError(f"episodes is {episodes}: give a number from 1 to {MOST_EPISODES:,}")
+    if not 1 <= episodes <= _MOST_EPISODES:
+        raise ValueError(f"episodes is {episodes}: give a number from 1 to {_MOST_EPISODES:,}")
     if not (math.isfinite(threshold) and threshold >= 0):
         # Nothing is above nan and every cost above -1: either would read as a finding.
         raise ValueError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.identity import PolicyId, policy_sha256
 from statewise.settings import to_json, typed
 from statewise.training.config import TrainSettings, read_config, read_spec
+from statewise.training.loop import build_env
 from statewise.types import EnvSpec, Step
 
 
@@ -192,6 +195,24 @@ def load_policy(
             f"every world has taken as many steps as an episode may have"
         )
     return folder.load_one(best, load)
+
+
+@contextmanager
+def worlds_for(
+    policy: Policy, num_envs: int, seed: int | None = None, suite: str | None = None
+) -> Iterator[Env]:
+    """Worlds on the CPU for a policy, of its own suite or of another one that has the same sizes."""
+    settings = dataclasses.replace(
+        policy.settings,
+        suite=suite or policy.settings.suite,
+        num_envs=num_envs,
+        seed=policy.settings.seed if seed is None else seed,
+        device="cpu",
+        threads=0,
+    )
+    with build_env(settings) as env:
+        policy.check(env.spec)
+        yield env
 
 
 def hash_policy(algo: Algorithm) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from statewise import metrics
 from statewise.console import styled
-from statewise.settings import count
+from statewise.text import several
 from statewise.training.loop import Training
 
 _CASES = {
@@ -86,7 +86,7 @@ class View(LiveView):
         table.add_column("now", justify="right", style="bold", no_wrap=True)
         table.add_column("", style="dim", no_wrap=True)
         table.add_column("trend", no_wrap=True)
-        table.add_column(f"{count(ago, 'epoch')} ago", justify="right", style="dim", no_wrap=True)
+        table.add_column(f"{several(ago, 'epoch')} ago", justify="right", style="dim", no_wrap=True)
         for key in self._keys():
             value, old = now.get(key), before.get(key)
             shown, unit = _text(key, value), metrics.find(key).unit

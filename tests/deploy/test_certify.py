@@ -11,8 +11,7 @@ import pytest
 
 import statewise
 from statewise.cli import main
-from statewise.deploy.certificate import Certificate, CertificateError, read_certificate
-from statewise.deploy.certificate_page import page
+from statewise.deploy.certificate import Certificate, CertificateError, page, read_certificate
 from statewise.deploy.outcomes import FRESH, RARE, STRESS
 from statewise.deploy.plan import Plan
 from statewise.deploy.stress import stress_test

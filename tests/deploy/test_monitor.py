@@ -20,11 +20,11 @@ from statewise.deploy.monitor import (
     _shares,
     _uncalibrated,
     calibrate,
-    environment,
     try_monitor,
     watch,
 )
 from statewise.training.evaluate import _FRESH, run_episodes
+from statewise.training.policy import worlds_for
 
 N, A = 4, 2
 LIMITS: dict[str, Any] = {
@@ -244,7 +244,7 @@ def test_lead_time_counts_stops_before_the_violation_only() -> None:
 def test_a_monitor_that_looks_on_changes_nothing(small_run: Path) -> None:
     policy = statewise.load_policy(small_run)
     limits = _uncalibrated(policy.algo, "clearance")
-    with environment(policy, 4, 0) as env:
+    with worlds_for(policy, 4, 0) as env:
         watched = watch(policy.algo, env, limits, 4, _FRESH + 5)
         plain = run_episodes(policy.algo, env, 4, 5)
     assert sorted(e.length for e in watched) == sorted(plain.length.tolist())

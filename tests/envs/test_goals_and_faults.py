@@ -16,7 +16,7 @@ Put = Callable[..., Step]
 
 def reach_goals(env: VecEnv) -> Step:
     """Put every goal where the robot is, and take a step."""
-    env._objects = env._objects.clone()
+    env._now.objects = env._now.objects.clone()
     env.goal[:] = env.robot_pos
     return env.step(torch.zeros(env.num_envs, env.spec.action_size))
 
@@ -47,7 +47,7 @@ def test_where_no_new_goal_fits_time_runs_out_and_only_there(put: Put) -> None:
     hazard.keepout = 5.0
     env = VecEnv(suite, 3, continuing=True, autoreset=False)
     put(env, goal=(1.0, 1.0), hazards=[(-1.5, 0.0)])
-    env._objects = env._objects.clone()
+    env._now.objects = env._now.objects.clone()
     env.goal[1] = env.robot_pos[1]
     step = env.step(torch.zeros(3, 2))
     assert (step.reward > 0.9).tolist() == [False, True, False]
@@ -84,11 +84,11 @@ def test_a_seed_gives_the_same_layouts_again_and_so_do_the_episodes_after_it(
     seen = []
     for seed in (5, 5, 6):
         step = env.reset(seed)
-        layouts = [step.obs, env._objects]
+        layouts = [step.obs, env._now.objects]
         for _ in range(3):  # more than are drawn at once
             step = reach_goals(env)
             assert step.terminated.all() or continuing
-            layouts += [step.obs, env._objects]
+            layouts += [step.obs, env._now.objects]
         layouts.append(env.reset().obs)
         seen.append(torch.cat([x.flatten() for x in layouts]))
     assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])

@@ -63,7 +63,7 @@ def test_the_smallest_clearance_is_that_of_the_episode() -> None:
     env.set_age(torch.arange(16) + 950)
     fresh = torch.zeros(16, 1, dtype=torch.bool)
     for _ in range(80):
-        began = env._min_clearance
+        began = env._now.min_clearance
         smallest = torch.where(fresh, began, smallest)
         step = env.step(2 * torch.rand(16, 2, generator=generator) - 1)
         smallest = torch.minimum(smallest, step.clearance)

@@ -40,7 +40,7 @@ def random_steps(env: VecEnv, steps: int = 40) -> None:
 
 
 def sensor(env: VecEnv, name: str) -> torch.Tensor:
-    return env._sensors[:, env.sim.scene.sensors[name]]
+    return env._now.sensors[:, env.sim.scene.sensors[name]]
 
 
 FILES = {

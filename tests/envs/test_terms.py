@@ -55,7 +55,7 @@ def test_a_speed_limit_is_charged_by_how_much_it_is_exceeded() -> None:
     env.reset()
     for _ in range(20):
         step = env.step(torch.tensor([[1.0, 0.0]]))
-    velocity = env.look(0, env._sensors).sensor("velocimeter")[0, :2].norm()
+    velocity = env.look(0, env._now.sensors).sensor("velocimeter")[0, :2].norm()
     assert step.clearance.item() == pytest.approx(0.1 - float(velocity), abs=1e-6)
     assert step.cost.item() == pytest.approx(min(float(velocity) - 0.1, 0.1), abs=1e-6)
 
@@ -164,9 +164,9 @@ def test_robots_are_paid_to_go_behind_the_box() -> None:
         robot, torch.zeros(2), torch.tensor([[1.7, 0.0, 0.2]]).expand(2, 3),
         box=torch.tensor([[[0.6, 0.0, 0.15]]]).expand(2, 1, 3),
     )  # fmt: skip
-    task, world = env.suite.task, env.look(0, env._sensors[:1])
+    task, world = env.suite.task, env.look(0, env._now.sensors[:1])
     assert task.remember(world)[0].tolist() == pytest.approx([1.1, 0.7], abs=1e-3)
-    world = env.look(1, env._sensors[1:])
+    world = env.look(1, env._now.sensors[1:])
     assert task.remember(world)[0].tolist() == pytest.approx([1.1, 0.1], abs=1e-3)
 
 

@@ -16,12 +16,12 @@ from test_runs import metrics
 
 import statewise
 from statewise.cli import main
-from statewise.report.export import export_runs
 from statewise.runs import checkpoint, files
+from statewise.runs.export import export_runs
 from statewise.runs.folder import RunFolder, RunFolderError
-from statewise.runs.identity import policy_sha256, run_id
+from statewise.runs.identity import id_of, policy_sha256
 from statewise.runs.journal import Journal
-from statewise.runs.reader import find_runs
+from statewise.runs.reader import find_runs, read_config
 from statewise.training.policy import hash_policy
 
 
@@ -230,7 +230,7 @@ def test_an_evaluation_names_run_checkpoint_epoch_and_hash(run: Path, tmp_path: 
     out = tmp_path / "found.json"
     assert main(["evaluate", str(run), "--episodes", "1", "--json", str(out)]) == 0
     assert json.loads(out.read_text())["policy"] == {
-        "run": run_id(run),
+        "run": id_of(read_config(run)),
         "checkpoint": "epoch-00003.ckpt",
         "epoch": 3,
         "sha256": hash_policy(statewise.load_policy(run).algo),
@@ -238,7 +238,7 @@ def test_an_evaluation_names_run_checkpoint_epoch_and_hash(run: Path, tmp_path: 
 
 
 def test_two_runs_have_two_ids(runs: list[Path]) -> None:
-    assert run_id(runs[0]) != run_id(runs[1])
+    assert id_of(read_config(runs[0])) != id_of(read_config(runs[1]))
 
 
 def test_verify_says_that_a_run_is_whole_and_names_what_is_not(

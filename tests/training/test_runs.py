@@ -25,10 +25,10 @@ from statewise.bench.grid import Grid, RunSpec
 from statewise.cli import main
 from statewise.report.assemble import assemble
 from statewise.report.curves import draw_curves
-from statewise.report.export import export_runs
 from statewise.report.groups import group_runs
 from statewise.report.markdown import markdown
 from statewise.runs import checkpoint
+from statewise.runs.export import export_runs
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.reader import find_runs
 from statewise.training import api

@@ -58,7 +58,7 @@ def test_without_violations_the_smallest_clearance_decides() -> None:
     worst = WorstEpisodes(env, algo, keep=8)
     lowest = torch.full((8,), torch.inf)
     worst.begin(env.reset())
-    env._time.fill_(env.spec.max_episode_steps - 30)  # the time limit comes after 30 steps
+    env._now.time.fill_(env.spec.max_episode_steps - 30)  # the time limit comes after 30 steps
     for _ in range(30):
         step = env.step(torch.zeros(8, 2))
         lowest = torch.minimum(lowest, step.clearance[:, 0])
@@ -78,7 +78,7 @@ def test_recorded_states_are_those_of_the_environment_from_first_to_last() -> No
     worst = WorstEpisodes(env, algorithm(env), keep=3)
     worst.begin(env.reset())
     places, generator = [env.robot_pos.clone()], torch.Generator().manual_seed(0)
-    env._time.fill_(env.spec.max_episode_steps - 20)
+    env._now.time.fill_(env.spec.max_episode_steps - 20)
     goal = env.goal.clone()
     for _ in range(19):
         worst.add(env.step(torch.rand(3, 2, generator=generator) * 2 - 1))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from statewise.metrics import CHARTS
-from statewise.report.table import short
 from statewise.runs.differences import differences
-from statewise.runs.files import write_atomically
+from statewise.runs.files import as_json, short, write_atomically
 from statewise.runs.folder import file_name
 from statewise.runs.reader import CONFIG, METRICS, SUMMARY, RunData, read_config
 from statewise.runs.verify import export_hashes
@@ -45,16 +42,12 @@ def _export(run: RunData, folder: Path) -> None:
     facts = {name: value for name, value in run.environment.items() if name != "command"}
     config = run.config | {"train": run.config["train"] | {"out": "runs"}}
     for name, content in ((CONFIG, config), ("environment.json", facts)):
-        write_atomically(folder / name, _as_json(content))
-    lines = [json.dumps(row, separators=(",", ":")) + "\n" for row in rows]
-    write_atomically(folder / METRICS, "".join(lines).encode())
+        write_atomically(folder / name, as_json(content))
+    lines = [as_json(row, indent=None) for row in rows]
+    write_atomically(folder / METRICS, b"".join(lines))
     summary = dataclasses.asdict(run.summary) | {"notes": run.notes}
     hashes = {"sha256": export_hashes(folder, summary)}
-    write_atomically(folder / SUMMARY, _as_json(summary | hashes))
-
-
-def _as_json(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1) + "\n").encode()
+    write_atomically(folder / SUMMARY, as_json(summary | hashes))
 
 
 def _taken(folder: Path, run: RunData, sources: set[Path]) -> bool:
