@@ -23,7 +23,7 @@ from statewise.training.evaluate import Evaluation
 
 def algorithm_table() -> Table:
     table = Table(title="The algorithms", title_justify="left",
-                  caption="`statewise train --algo NAME --help` shows the settings of one",
+                  caption="`statewise train --algo NAME --help` shows the settings of one.",
                   caption_justify="left")  # fmt: skip
     for name in ("algorithm", "what it does", "from"):
         table.add_column(name, no_wrap=name == "algorithm")
@@ -36,14 +36,20 @@ def algorithm_table() -> Table:
 def suite_table() -> Table:
     table = Table(title="The suites of the paper", title_justify="left",
                   caption="Any {Robot}-{Constraint}-{Number} works, and chains of constraints too: "
-                          "Point-Hazard-8-Pillar-4", caption_justify="left")  # fmt: skip
+                          "Point-Hazard-8-Pillar-4. Radius and keepout are those of the objects, goal "
+                          "is the radius of the goal. Episodes have up to 1000 steps.",
+                  caption_justify="left")  # fmt: skip
     table.add_column("suite", no_wrap=True)
-    for name in ("observation", "action", "constraint", "radius m", "keepout m", "goal m",
-                 "episode steps", "control Hz"):  # fmt: skip
-        table.add_column(name, justify="left" if name == "constraint" else "right")
+    _add_columns(table, "observation", "action", "radius m", "keepout m", "goal m", "control Hz")
     for name in PAPER_SUITES:
         table.add_row(*_suite_row(name))
     return table
+
+
+def _add_columns(table: Table, *names: str) -> None:
+    """Add columns of numbers, with a line for each word of a heading: 80 columns have room for all."""
+    for name in names:
+        table.add_column(name.replace(" ", "\n"), justify="right")
 
 
 def _suite_row(name: str) -> list[str]:
@@ -53,23 +59,23 @@ def _suite_row(name: str) -> list[str]:
         name,
         str(env.spec.obs_size),
         str(env.spec.action_size),
-        ", ".join(f"{c.count} {c.kind}" for c in constraints),
         ", ".join(f"{c.radius:g}" for c in constraints),
         ", ".join(f"{c.keepout:g}" for c in constraints),
         f"{env.suite.robot.goal_radius:g}",
-        str(env.spec.max_episode_steps),
         f"{1 / env.spec.control_dt:.3g}",
     ]
 
 
 def robot_table() -> Table:
     table = Table(title="The robots", title_justify="left",
-                  caption="Observation: of the robot itself, and all of it in its first kind of "
-                          "suite. Goal: its radius", caption_justify="left")  # fmt: skip
+                  caption="Observation is its size in a suite of the robot's first constraint, and own "
+                          "part how much of it is about the robot itself. Goal is the radius of the "
+                          "goal. Episodes have up to 1000 steps.",
+                  caption_justify="left")  # fmt: skip
     table.add_column("robot", no_wrap=True)
-    for name in ("own obs.", "observation", "action", "constraints", "goal m",
-                 "episode steps", "control Hz"):  # fmt: skip
-        table.add_column(name, justify="left" if name == "constraints" else "right")
+    _add_columns(table, "own part", "observation", "action")
+    table.add_column("constraints")
+    _add_columns(table, "goal m", "control Hz")
     for name in robot_names():
         table.add_row(*_robot_row(name))
     return table
@@ -85,15 +91,14 @@ def _robot_row(name: str) -> list[str]:
         str(env.spec.action_size),
         ", ".join(robot.constraints),
         f"{robot.goal_radius:g}",
-        str(env.spec.max_episode_steps),
         f"{1 / env.spec.control_dt:.3g}",
     ]
 
 
 def constraint_table() -> Table:
     table = Table(title="The constraints", title_justify="left",
-                  caption="They stand in suites' names: Point-Hazard-8-Speed-1.5 has two. Capital words "
-                          "are numbers", caption_justify="left")  # fmt: skip
+                  caption="A suite's name lists its constraints: Point-Hazard-8-Speed-1.5 has two. A "
+                          "word in capitals stands for a number.", caption_justify="left")  # fmt: skip
     for name in ("constraint", "unit", "clearance"):
         table.add_column(name, no_wrap=name != "clearance")
     for entry in constraint_entries():
@@ -103,8 +108,9 @@ def constraint_table() -> Table:
 
 def task_table() -> Table:
     table = Table(title="The tasks", title_justify="left",
-                  caption="A task stands behind the robot: Point-Push-Hazard-4. Without one it is Goal. "
-                          "Numbers in brackets are optional", caption_justify="left")  # fmt: skip
+                  caption="A suite's name has the task after the robot: Point-Push-Hazard-4. Without one "
+                          "the task is Goal. A number in brackets is optional.",
+                  caption_justify="left")  # fmt: skip
     table.add_column("task", no_wrap=True)
     table.add_column("what it asks for")
     for entry in task_entries():

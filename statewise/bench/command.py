@@ -67,6 +67,13 @@ class GridOptions(LaunchOptions):
     """Modules to import first, such as one that registers your environment, robot or algorithm."""
     dry_run: bool = False
     """Only print the plan and an estimate of the time."""
+    quiet: bool = False
+    """Print only what went wrong: runs that failed, or that could not be touched."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.quiet and self.dry_run:
+            raise ValueError("--dry-run only prints a plan: leave out --quiet")
 
     def given(self) -> dict[str, Any]:
         """What the settings of the runs are, or the list of values that one takes."""
@@ -99,7 +106,7 @@ class GridCommand(GridOptions):
     def run(self) -> None:
         if not self.suites:
             raise ValueError("name at least one suite: --suites Point-Hazard-8")
-        leave(run_grid(self.grid(self.suites, self.algos), self, self.dry_run))
+        leave(run_grid(self.grid(self.suites, self.algos), self, self.dry_run, self.quiet))
 
 
 @dataclass(frozen=True)
@@ -156,8 +163,8 @@ class Frontier(GridCommand):
     def run(self) -> None:
         if not self.suites:
             raise ValueError("name a suite: statewise bench frontier Point-Hazard-8")
-        status = run_grid(self.grid(self.suites, self.algos), self, self.dry_run)
-        if status == 0 and not self.dry_run:
+        status = run_grid(self.grid(self.suites, self.algos), self, self.dry_run, self.quiet)
+        if status == 0 and not (self.dry_run or self.quiet):
             say(f"draw it with: statewise report {self.out}")
         leave(status)
 
@@ -168,13 +175,13 @@ def leave(status: int) -> None:
         raise SystemExit(status)
 
 
-def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
+def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False, quiet: bool = False) -> int:
     """Train what is left of a grid, showing it; the exit status.
 
     0: all runs are finished. 1: some failed, or could not be touched. 130: stopped by Ctrl-C.
     """
     # The true output, also while Ray's own prints go to a file.
-    screen = console(width=140, file=sys.stdout)
+    screen = console(quiet=quiet, width=140, file=sys.stdout)
     runs = grid.open()
     check_folder("--out", Path(grid.out))
     if dry_run:
@@ -222,7 +229,7 @@ def _opening(runs: Sequence[Run], out: str, options: LaunchOptions) -> str:
 def _counts(runs: Sequence[Run]) -> str:
     states = [run.state for run in runs]
     parts = [f"{states.count(s)} {word}" for s, word in _PLAN.items() if s in states]
-    return f"{len(runs)} run{'s' if len(runs) > 1 else ''}: {', '.join(parts)}"
+    return f"{settings.count(len(runs), 'run')}: {', '.join(parts)}"
 
 
 def _print_plan(screen: Console, runs: Sequence[Run], options: LaunchOptions) -> None:
@@ -254,7 +261,7 @@ def _print_end(screen: Console, runs: Sequence[Run], seconds: float) -> int:
     # In a terminal the last table stays, with the summary below it.
     text = "" if screen.is_terminal else f"{summary(runs)}; "
     screen.print(f"{text}took {as_text(seconds)}")
-    _print_notes(screen, runs)
+    _print_notes(console(width=140, file=sys.stdout), runs)  # also with --quiet
     if states == {"finished"}:
         return 0
     if states & {"interrupted", "new", "failed"}:

@@ -14,6 +14,7 @@ from statewise import metrics
 from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
 from statewise.bench.grid import Run, State
 from statewise.console import printable, styled
+from statewise.settings import count
 from statewise.training.view import LiveView
 
 _STYLES: dict[State, str] = {
@@ -127,7 +128,7 @@ def summary(runs: Sequence[Run]) -> str:
     counts: dict[str, int] = {}
     for run in sorted(runs, key=lambda r: list(_STYLES).index(r.state)):
         counts[_word(run)] = counts.get(_word(run), 0) + 1
-    text = f"{len(runs)} runs: " + ", ".join(f"{n} {word}" for word, n in counts.items())
+    text = f"{count(len(runs), 'run')}: " + ", ".join(f"{n} {word}" for word, n in counts.items())
     if "running" not in counts:
         return text
     return f"{text}; about {as_text(grid_seconds_left(runs, counts['running']))} left"

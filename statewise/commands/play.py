@@ -84,6 +84,7 @@ class Play(PluginOptions):
         trained, suite, compact, continuing = None, self.what, False, self.continuing
         if self.policy not in ("", "random", "zero") and not _is_path(self.what):
             trained = load_policy(pretrained(self.what, self.policy))
+            suite = trained.settings.suite
         elif _is_path(self.what):
             trained = load_policy(self.what, self.best_safe, self.imports, self.trust)
             if self.policy:

@@ -127,12 +127,12 @@ class _Progress:
         if now - self._last < 1 / _LOOKS_PER_SECOND:
             return
         self._last = now
-        parts = [f"{claims[0].episodes:,} episodes"]
+        parts = [settings.count(claims[0].episodes, "episode")]
         for claim in claims:
             low, high = claim.bounds(self._sequential)
             parts.append(
-                f"{claim.constraint}: {claim.violations} violations, rate from {share(low)} to "
-                f"{share(high)} (claim: at most {share(claim.max_violation)})"
+                f"{claim.constraint}: {settings.count(claim.violations, 'violation')}, "
+                f"rate from {share(low)} to {share(high)} (claim: at most {share(claim.max_violation)})"
             )
         self._status.update(styled(" · ".join(parts), ""))
 
@@ -141,9 +141,8 @@ def show(found: Certificate) -> None:
     """Print a certificate as a table."""
     content, colour = found.content, _COLOURS[found.verdict]
     screen = console()
-    title = (
-        f"{content['policy']['algorithm']} on {content['suite']}: {found.episodes:,} fresh episodes"
-    )
+    episodes = settings.count(found.episodes, "fresh episode")
+    title = f"{content['policy']['algorithm']} on {content['suite']}: {episodes}"
     table = Table(title=title, title_justify="left")
     table.add_column("constraint")
     for name in ("claim", "verdict", "violations", "rate", "bounds", "smallest clearance"):

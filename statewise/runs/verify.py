@@ -16,6 +16,7 @@ from statewise.runs.folder import RunFolder
 from statewise.runs.identity import id_of
 from statewise.runs.journal import check_mark, check_marks
 from statewise.runs.shapes import check, parse_json
+from statewise.settings import count
 
 EXPORTED = (reader.CONFIG, "environment.json", reader.METRICS)
 """The files of an export whose hashes its summary carries."""
@@ -95,7 +96,7 @@ def _metrics(folder: RunFolder, epochs: list[dict[str, Any]]) -> str:
     epochs += folder.metrics()
     if [epoch["epoch"] for epoch in epochs] != list(range(1, len(epochs) + 1)):
         raise ValueError("epochs are missing, or not in order")
-    return f"{len(epochs)} epochs"
+    return count(len(epochs), "epoch")
 
 
 def _episodes(path: Path, epochs: list[dict[str, Any]]) -> str:
@@ -106,10 +107,10 @@ def _episodes(path: Path, epochs: list[dict[str, Any]]) -> str:
         found = Counter(int(line.partition(",")[0]) for line in lines)
     except ValueError:
         raise ValueError("a line has no epoch") from None
-    for epoch, count in expected.items():
-        if found[epoch] != count:
-            raise ValueError(f"epoch {epoch} has {found[epoch]} episodes, its metrics say {count}")
-    return f"{len(lines)} episodes"
+    for epoch, ended in expected.items():
+        if found[epoch] != ended:
+            raise ValueError(f"epoch {epoch} has {found[epoch]} episodes, its metrics say {ended}")
+    return count(len(lines), "episode")
 
 
 def _checkpoint(folder: RunFolder, path: Path, marks: dict[str, list[Any]]) -> str:
