@@ -18,6 +18,7 @@ from statewise.envs.suites import parse_suite
 from statewise.plugins import import_modules, is_gym
 from statewise.runs import checkpoint
 from statewise.runs.differences import differences
+from statewise.runs.epochs import plan_of
 from statewise.runs.folder import file_name, holds_a_run
 from statewise.runs.lock import is_locked
 from statewise.runs.reader import last_epoch, read_config
@@ -192,10 +193,18 @@ class Run:
     @property
     def complete(self) -> bool:
         """All epochs are written, and the last one is saved (or all checkpoints were removed)."""
-        if self.epoch < self.train.epochs:
+        if self.epoch < self._planned_epochs():
             return False
         newest = [p.stem for p in checkpoint.latest(self.folder / "checkpoints")[:1]]
         return newest in ([], [f"epoch-{self.epoch:05d}"])
+
+    def _planned_epochs(self) -> int:
+        """How many epochs the run has. One that was extended may have others than a new run has."""
+        with contextlib.suppress(
+            ValueError
+        ):  # there is no run yet, or it is damaged, which `look` says
+            return plan_of(read_config(self.folder)).epochs
+        return self.train.epochs
 
 
 def product_grid(

@@ -84,13 +84,15 @@ class RunFolder:
             path = self.path / "config.json"
             raise RunFolderError(f"{path} is damaged ({error}): put it back from a copy") from error
 
-    def extend(self, steps: int) -> None:
+    def extend(self, steps: int, epoch: int) -> None:
         """Change the steps of the run in its `config.json`, which keeps the earlier ones.
+
+        epoch: the last one that followed the earlier length.
 
         Checkpoints written before remain those of this run. The caller holds the run's lock.
         """
         config = self.config()
-        earlier = [*config.get("extended", []), config["train"]["steps"]]
+        earlier = [*config.get("extended", []), (config["train"]["steps"], epoch)]
         changed = config | {"train": config["train"] | {"steps": steps}, "extended": earlier}
         files.write_atomically(self.path / "config.json", _as_json(changed).encode())
 

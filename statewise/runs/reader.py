@@ -22,7 +22,7 @@ import numpy as np
 from statewise.extras import need
 from statewise.metrics import CHARTS
 from statewise.runs.differences import deciding
-from statewise.runs.epochs import planned_epochs
+from statewise.runs.epochs import earlier_lengths, plan_of
 from statewise.runs.files import open_regular, read_bytes
 from statewise.runs.shapes import check, is_number, parse_json, read_json
 from statewise.runs.summary import Columns, RunSummary, read_summary, summarise
@@ -191,7 +191,7 @@ def _read_run(folder: Path) -> RunData:
     rows = [epochs[number] for number in sorted(epochs)]
     keys = dict.fromkeys(key for row in rows for key in row)
     columns = Columns({k: np.array([row.get(k) for row in rows], dtype=float) for k in keys})
-    planned, last = _planned(train), max(epochs)
+    planned, last = plan_of(config).epochs, max(epochs)
     summary, expected = None, set(range(1, last))
     if os.path.lexists(folder / SUMMARY):
         summary, more = read_summary(folder / SUMMARY)
@@ -230,6 +230,7 @@ def _check_config(config: dict[str, Any]) -> None:
     train = {"device": "", "num_envs": 1, "final_batch": 1} | config["train"]
     check(train, kinds | {"device": str, "num_envs": int, "final_batch": int}, CONFIG)
     check({"spec": {}} | config, {"spec": dict}, CONFIG)
+    earlier_lengths(config)
     spec = {"cost_names": [], "max_episode_steps": 0} | config.get("spec", {})
     check(spec, {"cost_names": list[str], "max_episode_steps": int}, CONFIG)
     if not train["steps"] or not train["steps_per_epoch"]:
@@ -307,8 +308,3 @@ def _some(epochs: Sequence[int]) -> str:
     """The first few of them."""
     shown = ", ".join(map(str, epochs[:6])) + (", ..." if len(epochs) > 6 else "")
     return f"epoch{'s' if len(epochs) > 1 else ''} {shown}"
-
-
-def _planned(train: dict[str, Any]) -> int:
-    """How many epochs the settings of a training ask for."""
-    return planned_epochs(train["steps"], train["steps_per_epoch"], train.get("final_batch", 1))[0]
