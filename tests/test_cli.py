@@ -106,9 +106,9 @@ def test_play_writes_a_video_of_the_time_asked_for(
                    "--width", "160", "--height", "120", "--no-speed"])  # fmt: skip
     assert status == 0
     reader = imageio.get_reader(path)
-    # 0.4 s at 50 Hz are 20 steps. Every third one is a frame: 17 a second.
-    assert reader.count_frames() == 7
-    assert reader.get_meta_data()["fps"] == pytest.approx(50 / 3, abs=0.1)
+    # 0.4 s at 50 Hz are 20 steps. Every fourth one is a frame: 12.5 a second.
+    assert reader.count_frames() == 5
+    assert reader.get_meta_data()["fps"] == pytest.approx(12.5, abs=0.1)
     assert reader.get_data(0).shape == (120, 160, 3)
     out = capsys.readouterr().out
     assert "simulator faults" in out and str(path) in out
