@@ -219,7 +219,7 @@ def split(names: Sequence[str]) -> list[str]:
 
 
 def _opening(runs: Sequence[Run], out: str, options: LaunchOptions) -> str:
-    """What is about to happen, in a sentence."""
+    """Return a sentence about what will be trained."""
     where = f"Ray, {options.cpus_per_run} CPU each"
     if options.launcher == "local":
         where = f"{launch.job_count(runs, options)} at a time, {options.threads or 1} thread each"

@@ -1,4 +1,4 @@
-"""A certificate as one web page that can be printed and needs nothing else."""
+"""A certificate as one self-contained web page that can be printed."""
 
 from __future__ import annotations
 

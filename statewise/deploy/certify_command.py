@@ -76,7 +76,7 @@ class Certify(PolicyOptions):
         settings.check(self)
 
     def _folder(self) -> Path:
-        """Where the certificate goes if --out does not say: with the run, or here."""
+        """The folder of the certificate without --out: the run folder, or else the current folder."""
         if self.policy:
             return Path()
         return self.path.parent.parent if self.path.is_file() else self.path
@@ -117,7 +117,7 @@ class Certify(PolicyOptions):
 
 
 class _Progress:
-    """The counts and bounds so far, on one line that changes."""
+    """Shows the counts and bounds so far on one line."""
 
     def __init__(self, status: Status, sequential: bool) -> None:
         self._status, self._sequential, self._last = status, sequential, 0.0

@@ -1,4 +1,4 @@
-"""Checks a run folder, or an export of one, from its first file to its last."""
+"""Checks every file of a run folder or of an export."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPORTED = (reader.CONFIG, "environment.json", reader.METRICS)
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of checking one thing."""
 
     what: str
     found: str
@@ -55,7 +55,7 @@ def verify_run(path: Path) -> list[Check]:
 
 
 def verify_export(path: Path) -> list[Check]:
-    """Check that an export can be read, and that its files are those that were written together."""
+    """Check that an export can be read, and that its files were written together."""
     (run,) = reader.find_runs([path]).runs
     checks = [Check("export", f"{run.suite}, {run.label}, seed {run.seed}")]
     checks += [Check("note", note) for note in run.notes]
@@ -78,7 +78,7 @@ def export_hashes(path: Path, summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _try(what: str, look: Any) -> Check:
-    """The outcome of a check: what it found, or why it failed."""
+    """Run a check. Return what it found, or why it failed."""
     try:
         return Check(what, look())
     except (ValueError, OSError) as error:
