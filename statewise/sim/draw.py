@@ -1,6 +1,6 @@
-"""Pictures of one world: MuJoCo's renderer without a window, and its viewer with one.
+"""Pictures of one world, by MuJoCo's offscreen renderer, and its viewer in a window.
 
-Goals, hazards and readings are no part of physics: they are drawn as `Mark`s on top of it.
+Goals, hazards and lidar readings are not part of physics. They are drawn as `Mark`s.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ little about the light"""
 
 
 class DrawError(RuntimeError):
-    """Nothing can be drawn on this machine as it is set up."""
+    """Drawing does not work on this machine."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class View:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something to see that is no part of physics."""
+    """A shape that is drawn and is not part of physics."""
 
     shape: Literal["sphere", "cylinder", "capsule", "box", "arrow"]
     pos: tuple[float, float, float]
@@ -102,7 +102,7 @@ class Canvas:
             raise DrawError(_advice(_chosen(), error)) from error
 
     def draw(self, data: mujoco.MjData, view: View, marks: Sequence[Mark] = ()) -> np.ndarray:
-        """The picture: uint8 `[height, width, 3]`."""
+        """Draw a picture: uint8 `[height, width, 3]`."""
         if not self._buffers:
             raise RuntimeError("this renderer is closed: make a new one")
         _aim(self._camera, view)
@@ -186,7 +186,7 @@ class _Buffer:
         self._context = mujoco.MjrContext(self.model, font)
 
     def render(self, scene: Any, shadows: bool) -> np.ndarray:
-        """The scene as it is, from the lowest row to the highest."""
+        """Draw the scene. The lowest row comes first."""
         pixels = np.empty(self._shape, dtype=np.uint8)
         scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW.value] = shadows
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
@@ -199,7 +199,7 @@ class _Buffer:
 
 
 class Window:
-    """MuJoCo's viewer showing one world that somebody else steps."""
+    """MuJoCo's viewer on one world. The caller steps the world."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, view: View) -> None:
         _check_display()
@@ -239,7 +239,7 @@ class Window:
 def body_box(
     model: mujoco.MjModel, data: mujoco.MjData, prefix: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest corner `[3]` of the bodies whose names start so (their bounding balls)."""
+    """Return the lowest and highest corner `[3]` of a box around the bodies with this prefix."""
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
     for i in range(model.ngeom):
         if not model.body(model.geom_bodyid[i]).name.startswith(prefix):
@@ -281,10 +281,10 @@ def _add_marks(scene: Any, marks: Sequence[Mark]) -> None:
 
 
 def _looks(model: mujoco.MjModel, quality: _Quality) -> mujoco.MjModel:
-    """A copy of the model made for pictures; the physics of the model itself is left alone.
+    """Return a copy of the model with settings for pictures. The model itself is not changed.
 
-    The floor has no end, as in physics. The buffer has exactly the picture's size, as clearing a
-    larger one is slow. Shadows reach over the whole arena, whatever the size of the robot.
+    The floor is infinite, as in physics. The buffer has exactly the size of the picture, because clearing
+    a larger one is slow. Shadows cover the whole arena for a robot of any size.
     """
     looks = copy.copy(model)
     looks.geom_size[looks.geom_type == mujoco.mjtGeom.mjGEOM_PLANE.value, :2] = 0.0
@@ -304,7 +304,7 @@ def _looks(model: mujoco.MjModel, quality: _Quality) -> mujoco.MjModel:
 
 
 def _make_context(width: int, height: int) -> Any:
-    """An OpenGL context: the one MUJOCO_GL names, else EGL, else OSMesa."""
+    """Create an OpenGL context: the one that MUJOCO_GL names, or else EGL, or else OSMesa."""
     if _chosen() or platform.system() != "Linux":
         return _default_context(_chosen(), width, height)
     problems = []
@@ -331,7 +331,7 @@ def _try_context(name: str, module: str, width: int, height: int) -> Any:
 
 
 def _default_context(chosen: str, width: int, height: int) -> Any:
-    """The context of MuJoCo's own choice, made when mujoco was imported."""
+    """Create the context that MuJoCo chose when it was imported."""
     try:
         if chosen in dict(_HEADLESS):
             return importlib.import_module(dict(_HEADLESS)[chosen]).GLContext(width, height)
@@ -349,14 +349,14 @@ def _advice(chosen: str, error: Exception) -> str:
 
 
 def _forget_opengl(module: str) -> None:
-    """PyOpenGL binds to one platform when imported: forget it, so that the next can be tried."""
+    """Unload PyOpenGL, which supports only one platform after its import, to try the next one."""
     os.environ.pop("PYOPENGL_PLATFORM", None)
     for name in [n for n in sys.modules if n.split(".")[0] == "OpenGL" or n.startswith(module)]:
         del sys.modules[name]
 
 
 def _gl_errors() -> tuple[type[Exception], ...]:
-    """All the ways in which a missing or broken OpenGL library shows."""
+    """Return the exceptions that a missing or broken OpenGL library raises."""
     known = (ImportError, OSError, AttributeError, TypeError, RuntimeError)
     try:
         return (*known, importlib.import_module("OpenGL.error").Error)
@@ -369,7 +369,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_display() -> None:
-    """Raise DrawError without a display: MuJoCo's viewer would wait for its window for ever."""
+    """Raise DrawError without a display. MuJoCo's viewer would wait for its window for ever."""
     headless = not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     if platform.system() == "Linux" and headless:
         raise DrawError("no display to open a window on: write a video instead (--video out.mp4)")
