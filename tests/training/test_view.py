@@ -67,5 +67,8 @@ def test_a_worse_number_is_called_worse() -> None:
 
 
 def test_the_demo_says_what_its_violations_mean() -> None:
-    told = Demo().meaning({"constraints": [{"rate": 0.14}]})
-    assert "14.0 % of the episodes" in told and "600,000" in told and "--margin" in told
+    short, full = ({"constraints": [{"rate": rate}]} for rate in (0.14, 0.021))
+    told = Demo().meaning(short, full)
+    assert "after 600,000 steps 14.0 % of the episodes still enter a hazard" in told
+    assert "6,000,000 steps, as in the paper: 2.1 % of its episodes do" in told
+    assert "--margin" in told and max(map(len, told.splitlines())) <= 92
