@@ -92,6 +92,6 @@ class Demo:
             f"SCPO lowers violations over millions of steps. The policy that comes with statewise was\n"
             f"trained for 6,000,000 steps, as in the paper: {long} of its episodes do. The replay page\n"
             f"shows both on the same layouts.\n\n"
-            f"Next: `statewise train {_SUITE}` trains for as long, and `--margin 0.1` makes the policy\n"
+            f"Next: `statewise train {_SUITE}` trains for as long. `--margin 0.1` makes the policy\n"
             f"keep its distance. `statewise certify {_SUITE} --policy scpo` tests a claim about it."
         )
