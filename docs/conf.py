@@ -1,8 +1,11 @@
 """Sphinx configuration. `make docs` builds the site into docs/_build/html."""
 
+import importlib.util
 import re
 import sys
 from pathlib import Path
+
+from docutils import nodes
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,6 +22,7 @@ exclude_patterns = ["_build", "make_pictures.py", "generate.py"]
 html_theme = "furo"
 html_title = f"statewise {release}"
 html_static_path: list[str] = []
+html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
 
 # Docstrings are written in plain text with single backticks for code.
@@ -33,6 +37,25 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # the notebook is stored with its outputs; a test runs it
 suppress_warnings = ["mystnb.unknown_mime_type"]
+
+
+# Formulas are part of the page as MathML, which browsers draw without a network. MathJax, the default
+# of Sphinx, is loaded from the web.
+html_math_renderer = "mathml" if importlib.util.find_spec("latex2mathml") else "mathjax"
+
+
+def draw_formula(display):
+    """A visitor that writes a formula as MathML."""
+
+    def visit(translator, node):
+        from latex2mathml.converter import convert
+
+        formula = convert(node.astext(), display="block" if display else "inline")
+        scrolling = '<div style="overflow-x: auto; overflow-y: hidden">{}</div>'  # on a phone
+        translator.body.append(scrolling.format(formula) if display else formula)
+        raise nodes.SkipNode
+
+    return visit
 
 
 def list_parameters(app, what, name, obj, options, lines):
@@ -54,4 +77,5 @@ def list_parameters(app, what, name, obj, options, lines):
 
 def setup(app):
     app.connect("autodoc-process-docstring", list_parameters)
+    app.add_html_math_renderer("mathml", (draw_formula(False), None), (draw_formula(True), None))
     app.connect("builder-inited", lambda _: generate.write_all(Path(app.srcdir) / "reference"))

@@ -100,23 +100,34 @@ def animate(policies: list[Policy], path: Path) -> None:
 
 
 def maximum_mdp(policy: Policy, path: Path) -> None:
-    """Cost, running maximum and increments over the episode in which the maximum rises most often."""
+    """Cost, running maximum and increments over an episode with several violations."""
     import matplotlib.pyplot as plt
 
-    best = max(_costs(policy, 256), key=_rises)
-    most = np.maximum.accumulate(best)
+    costs = max(_costs(policy, 1024), key=_telling)
+    most = np.maximum.accumulate(costs)
     rise = np.diff(most, prepend=0.0)
-    steps = np.arange(1, len(best) + 1)
+    steps = np.arange(len(costs))
     plt.rcParams |= {"svg.fonttype": "path", "svg.hashsalt": "statewise", "font.size": 10}
-    figure, axes = plt.subplots(3, 1, figsize=(7, 4.4), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(3, 1, figsize=(7, 5.2), sharex=True, layout="constrained")
     grey, orange, blue, red = "#808890", "#e8590c", "#228be6", "#e03131"
-    axes[0].plot(steps, best, color=orange)
-    axes[1].plot(steps, most, color=blue)
-    axes[2].vlines(steps[rise > 0], 0, rise[rise > 0], color=red, linewidth=1.5)
-    titles = ("cost $C_t$ of each step", "running maximum $M_t = \\max(M_{t-1}, C_t)$",
-              "increment $D_t = M_t - M_{t-1}$, which sums to the largest cost")  # fmt: skip
-    for axis, title in zip(axes, titles, strict=True):
-        axis.set_title(title, color=grey, loc="left", fontsize=10)
+    axes[0].fill_between(steps, costs, color=orange, alpha=0.25, linewidth=0)
+    axes[0].plot(steps, costs, color=orange)
+    axes[0].step(steps, most, color=blue, linewidth=1, linestyle="--", where="post")
+    axes[1].fill_between(steps, most, color=blue, alpha=0.15, linewidth=0, step="post")
+    axes[1].step(steps, most, color=blue, where="post")
+    axes[2].vlines(steps[rise > 0], 0, rise[rise > 0], color=red, linewidth=2)
+    titles = ("cost $C_t$: how deep the robot is in a hazard",
+              "running maximum $M_{t+1} = \\max(M_t, C_t)$: the worst so far",
+              "increment $D_t = M_{t+1} - M_t$: paid for a new record only")  # fmt: skip
+    records = [axis.axvspan(first - 0.5, last + 0.5, color=red, alpha=0.08, linewidth=0)
+               for first, last in _runs(rise > 0) for axis in axes]  # fmt: skip
+    assert records, "the episode has no violation"
+    low = next((a + b) // 2 for a, b in _runs(costs > 0) if not (rise[a : b + 1] > 0).any())
+    axes[0].annotate("below the record:\nit costs nothing more", (low, costs[low]), color=grey,
+                     fontsize=9, xytext=(0, 28), textcoords="offset points", ha="center",
+                     arrowprops={"arrowstyle": "->", "color": grey})  # fmt: skip
+    for axis, title, colour in zip(axes, titles, (orange, blue, red), strict=True):
+        axis.set_title(title, color=colour, loc="left", fontsize=10)
         axis.tick_params(colors=grey)
         axis.set_facecolor("none")
         for spine in axis.spines.values():
@@ -142,10 +153,17 @@ def _costs(policy: Policy, episodes: int) -> list[np.ndarray]:
     return [costs[:n, i] for i, n in enumerate(length.tolist()) if n <= 300]
 
 
-def _rises(costs: np.ndarray) -> int:
-    """How many separate times the maximum rises."""
+def _runs(marked: np.ndarray) -> list[tuple[int, int]]:
+    """The first and last index of each stretch that is marked."""
+    edges = np.diff(np.concatenate([[0], marked.astype(int), [0]])).nonzero()[0]
+    return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _telling(costs: np.ndarray) -> tuple[bool, int, int]:
+    """How well an episode explains: it has a violation below the record, and sets several records."""
     up = np.diff(np.maximum.accumulate(costs), prepend=0.0) > 0
-    return int((up & ~np.roll(up, 1)).sum())
+    below = [1 for a, b in _runs(costs > 0) if not up[a : b + 1].any()]
+    return bool(below), min(len(_runs(up)), 2), -len(costs)
 
 
 def main(unsafe: str, safe: str, folder: Path) -> None:

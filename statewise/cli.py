@@ -74,6 +74,12 @@ class OptionParser(argparse.ArgumentParser):
             formatter_class=_HelpFormatter,
         )
 
+    def shorten_usage(self) -> None:
+        """Show the positional arguments only in the usage line: the options are listed below it."""
+        form = self._get_formatter()
+        parts = [form._format_args(a, a.dest) for a in self._get_positional_actions()]
+        self.usage = " ".join([self.prog, *parts, "[options]"])
+
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}. `{self.prog} --help` lists the options")
 
@@ -134,6 +140,11 @@ def read_command(args: Sequence[str]) -> Command | None:
             return None
         if rest[0].startswith("-") and "--dry-run" in rest:  # a plan alone is the paper's
             rest = ["paper", *rest]
+        if rest[0].startswith("-"):
+            raise ValueError(
+                f"say which benchmark before the options, as in `statewise bench paper {rest[0]}`: "
+                "`statewise bench --help` lists them"
+            )
         name, rest = f"bench {rest[0]}", rest[1:]
     if name.startswith("-"):
         raise ValueError(
@@ -150,6 +161,7 @@ def read_command(args: Sequence[str]) -> Command | None:
         return special
     parser = OptionParser(name, owner.__doc__)
     settings.add_options(parser, owner)
+    parser.shorten_usage()
     command: Command = settings.parse(owner, parser.read(rest))
     return command
 

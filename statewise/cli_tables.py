@@ -26,7 +26,7 @@ def _titled(title: str, caption: str | None = None, **more: Any) -> Table:
 
 def algorithm_table() -> Table:
     table = _titled(
-        "The algorithms", "`statewise train --algo NAME --help` shows the settings of one"
+        "The algorithms", "`statewise train --algo NAME --help` shows the settings of one."
     )
     for name in ("algorithm", "what it does", "from"):
         table.add_column(name, no_wrap=name == "algorithm")
@@ -38,14 +38,20 @@ def algorithm_table() -> Table:
 
 def suite_table() -> Table:
     table = _titled("The suites of the paper", "Any {Robot}-{Constraint}-{Number} works, and chains of "
-                    "constraints too: Point-Hazard-8-Pillar-4")  # fmt: skip
+                    "constraints too: Point-Hazard-8-Pillar-4. Radius and keepout are those "
+                    "of the objects, goal is the radius of the goal. Episodes have up to 1000 "
+                    "steps.")  # fmt: skip
     table.add_column("suite", no_wrap=True)
-    for name in ("observation", "action", "constraint", "radius m", "keepout m", "goal m",
-                 "episode steps", "control Hz"):  # fmt: skip
-        table.add_column(name, justify="left" if name == "constraint" else "right")
+    _add_columns(table, "observation", "action", "radius m", "keepout m", "goal m", "control Hz")
     for name in PAPER_SUITES:
         table.add_row(*_suite_row(name))
     return table
+
+
+def _add_columns(table: Table, *names: str) -> None:
+    """Add columns of numbers, with a line for each word of a heading: 80 columns have room for all."""
+    for name in names:
+        table.add_column(name.replace(" ", "\n"), justify="right")
 
 
 def _suite_row(name: str) -> list[str]:
@@ -54,10 +60,9 @@ def _suite_row(name: str) -> list[str]:
     return [
         name,
         *_sizes(env),
-        ", ".join(f"{c.count} {c.kind}" for c in constraints),
         ", ".join(f"{c.radius:g}" for c in constraints),
         ", ".join(f"{c.keepout:g}" for c in constraints),
-        *_times(env),
+        *_goal_and_rate(env),
     ]
 
 
@@ -65,20 +70,19 @@ def _sizes(env: VecEnv) -> tuple[str, str]:
     return str(env.spec.obs_size), str(env.spec.action_size)
 
 
-def _times(env: VecEnv) -> tuple[str, str, str]:
-    """Radius of the goal, steps of an episode and rate of control."""
-    spec = env.spec
-    radius = f"{env.suite.robot.goal_radius:g}"
-    return radius, str(spec.max_episode_steps), f"{1 / spec.control_dt:.3g}"
+def _goal_and_rate(env: VecEnv) -> tuple[str, str]:
+    """Radius of the goal, and rate of control."""
+    return f"{env.suite.robot.goal_radius:g}", f"{1 / env.spec.control_dt:.3g}"
 
 
 def robot_table() -> Table:
-    table = _titled("The robots", "Observation: of the robot itself, and all of it in its first kind of "
-                    "suite. Goal: its radius")  # fmt: skip
+    table = _titled("The robots", "Observation is its size in a suite of the robot's first constraint, "
+                    "and own part how much of it is about the robot itself. Goal is the radius of the "
+                    "goal. Episodes have up to 1000 steps.")  # fmt: skip
     table.add_column("robot", no_wrap=True)
-    for name in ("own obs.", "observation", "action", "constraints", "goal m",
-                 "episode steps", "control Hz"):  # fmt: skip
-        table.add_column(name, justify="left" if name == "constraints" else "right")
+    _add_columns(table, "own part", "observation", "action")
+    table.add_column("constraints")
+    _add_columns(table, "goal m", "control Hz")
     for name in robot_names():
         table.add_row(*_robot_row(name))
     return table
@@ -88,12 +92,12 @@ def _robot_row(name: str) -> list[str]:
     robot = get_robot(name)
     env = VecEnv(f"{name}-{robot.constraints[0]}-1")
     own = env.spec.blocks["goal_compass"].start  # what comes before is the robot's own
-    return [name, str(own), *_sizes(env), ", ".join(robot.constraints), *_times(env)]
+    return [name, str(own), *_sizes(env), ", ".join(robot.constraints), *_goal_and_rate(env)]
 
 
 def constraint_table() -> Table:
-    table = _titled("The constraints", "They stand in suites' names: Point-Hazard-8-Speed-1.5 has two. "
-                    "Capital words are numbers")  # fmt: skip
+    table = _titled("The constraints", "A suite's name lists its constraints: Point-Hazard-8-Speed-1.5 "
+                    "has two. A word in capitals stands for a number.")  # fmt: skip
     for name in ("constraint", "unit", "clearance"):
         table.add_column(name, no_wrap=name != "clearance")
     for entry in constraint_entries():
@@ -102,8 +106,8 @@ def constraint_table() -> Table:
 
 
 def task_table() -> Table:
-    table = _titled("The tasks", "A task stands behind the robot: Point-Push-Hazard-4. Without one it is "
-                    "Goal. Numbers in brackets are optional")  # fmt: skip
+    table = _titled("The tasks", "A suite's name has the task after the robot: Point-Push-Hazard-4. "
+                    "Without one the task is Goal. A number in brackets is optional.")  # fmt: skip
     table.add_column("task", no_wrap=True)
     table.add_column("what it asks for")
     for entry in task_entries():

@@ -65,8 +65,10 @@ def _per_cost(name: str, title: str, about: str, digits: int, **shown: Any) -> t
 
 METRICS = (
     Metric("epoch", "epoch", "Epochs done.", 0),
-    Metric("steps", "steps", "Environment steps done, all worlds together.", 0, live=True),
-    Metric("episode/count", "episodes", "Episodes that ended in the epoch.", 0, live=True),
+    Metric("steps", "steps", "Environment steps done, all worlds together.", 0, live=True,
+           unit="in all"),
+    Metric("episode/count", "episodes", "Episodes that ended in the epoch.", 0, live=True,
+           unit="ended in this epoch"),
     Metric("episode/running", "running episodes", "Episodes that go on into the next epoch.", 0),
     Metric("episode/timeouts", "timeouts", "Episodes that the time limit ended.", 0),
     Metric(
@@ -110,7 +112,7 @@ METRICS = (
            "1 if the epoch's whole update was left out. Most keys are then missing.", 0, True),
     Metric("policy/kl", "KL",
            "Mean KL divergence from the old policy to the new one. 0 if no step was taken.", 4,
-           live=True),
+           live=True, unit="change of the policy"),
     Metric("policy/kl_sum/*", "KL by age",
            "KL divergence summed over the steps of an episode from this age to the next.", 4),
     Metric("policy/reward_change", "reward change",

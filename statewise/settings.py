@@ -409,6 +409,19 @@ def field_docs(kind: type) -> dict[str, str]:
     return docs
 
 
+class _Switch(argparse.BooleanOptionalAction):
+    """A switch that is off by default. `--no-NAME` works too, and is not shown."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        setattr(namespace, self.dest, not str(option).startswith("--no-"))
+
+
+def _without_none(hint: Any) -> Any:
+    """The type of a value that may be left out: int for `int | None`."""
+    inner = [h for h in typing.get_args(hint) if h is not type(None)]
+    return inner[0] if isinstance(hint, types.UnionType) and len(inner) == 1 else hint
+
+
 def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") -> None:
     """An option for every field of a dataclass. What is not given does not appear in the result."""
     group = parser.add_argument_group(title) if title else parser
@@ -416,15 +429,15 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
     for f in dataclasses.fields(kind):
         facts = f.metadata.get("option", {})
         text = (facts.get("help") or docs.get(f.name, "")).replace("%", "%%")
-        if f.default is not dataclasses.MISSING and f.default not in (None, "", ()):
-            text += f" (default: {_shown(f.default)})"
+        silent = f.default in (dataclasses.MISSING, None, "", ()) or f.default is False
+        text += "" if silent else f" (default: {_shown(f.default)})"
         several = typing.get_origin(hints[f.name]) is tuple
-        inner = typing.get_args(hints[f.name])[0] if several else hints[f.name]
+        inner = typing.get_args(hints[f.name])[0] if several else _without_none(hints[f.name])
         given: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS, "dest": f.name}
         if typing.get_origin(inner) is Literal:
             given["metavar"] = "{" + ",".join(map(str, typing.get_args(inner))) + "}"
         else:
-            short = {int: "N", float: "X"}.get(inner, f.name.upper())
+            short = {int: "N", float: "X", Path: "PATH"}.get(inner, f.name.upper())
             given["metavar"] = facts.get("metavar") or short
         if facts.get("positional"):
             del given["dest"]
@@ -433,8 +446,10 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
             group.add_argument(f.name, nargs=count, **given)
         elif hints[f.name] in (bool, bool | None):
             del given["metavar"]
-            action = argparse.BooleanOptionalAction
-            group.add_argument("--" + f.name.replace("_", "-"), action=action, **given)
+            kind = argparse.BooleanOptionalAction if f.default is not False else _Switch
+            switch = group.add_argument("--" + f.name.replace("_", "-"), action=kind, **given)
+            if f.default is False:  # the help shows only what turns it on
+                switch.option_strings = switch.option_strings[:1]
         else:
             flag = "--" + (facts.get("flag") or f.name).replace("_", "-")
             group.add_argument(flag, nargs="+" if several else None, **given)

@@ -62,7 +62,7 @@ def millions(steps: int) -> str:
 
 
 def several(count: int, what: str) -> str:
-    """`1 suite`, `3 suites`."""
+    """A number of things in the singular or plural: `1 suite`, `2,000 suites`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

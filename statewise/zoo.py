@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from statewise.envs.suites import proper_name
 from statewise.plugins import PluginOptions
 from statewise.runs import checkpoint
 from statewise.runs.files import as_json
@@ -38,6 +39,7 @@ def pretrained(suite: str, algo: str = "scpo") -> Path:
     Pass it to `load_policy`, `evaluate`, `certify` or `replay`. There is a policy for each pair in
     `pretrained_policies()`. Others raise ValueError with the closest names.
     """
+    suite, algo = proper_name(suite), algo.lower()
     names = pretrained_policies()
     suites = sorted({name for name, _ in names})
     if suite not in suites:

@@ -253,6 +253,19 @@ def test_a_worker_does_not_go_on_with_a_run_of_other_settings(tmp_path: Path) ->
     assert "made with other settings" in (run.folder / LOG_FILE).read_text()
 
 
+def test_a_quiet_grid_says_only_which_runs_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / SUITE).mkdir()
+    (tmp_path / SUITE / "trpo").write_text("a file, not a folder")
+    grid = small_grid(tmp_path, "scpo", "trpo", train={"steps": 320})
+    assert run_grid(grid, LaunchOptions(jobs=2), quiet=True) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("failed Point-Hazard-1 trpo") and "finished" not in said
+    with pytest.raises(ValueError, match="leave out --quiet"):
+        GridCommand(dry_run=True, quiet=True)
+
+
 def test_a_run_that_cannot_be_started_hurts_no_other(tmp_path: Path) -> None:
     (tmp_path / SUITE).mkdir()
     (tmp_path / SUITE / "trpo").write_text("a file, not a folder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -277,6 +278,45 @@ def test_a_plan_alone_is_that_of_the_papers_grid(
     out = capsys.readouterr().out
     assert "16 runs: 16 to start" in out and "Humanoid-Hazard-8" in out
     assert not list(tmp_path.iterdir())
+
+
+def test_a_benchmark_is_named_before_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    told = mistake(["bench", "--jobs", "2"], capsys)
+    assert told.startswith("say which benchmark before the options, as in `statewise bench paper")
+    assert "Did you mean grid" in mistake(["bench", "gird"], capsys)
+
+
+def test_a_misspelt_suite_is_not_said_to_be_written_so(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "Did you mean Point-Hazard-8" in mistake(["train", "point-hazrd-8"], capsys)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["train"], ["bench", "grid"], ["list"]])
+def test_the_help_begins_with_a_usage_of_one_line_and_shows_a_switch_once(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    text = capsys.readouterr().out
+    first, second = text.splitlines()[:2]
+    assert first.startswith(f"usage: statewise {' '.join(command)}") and second == ""
+    assert "--no-sampled" not in text and "(default: False)" not in text
+
+
+def test_a_switch_that_is_off_can_be_given_as_off(run: Path) -> None:
+    assert main(["evaluate", str(run), "--episodes", "2", "--no-sampled", "--quiet"]) == 0
+
+
+def test_a_quiet_evaluation_prints_nothing_and_writes_its_numbers(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "found.json"
+    assert main(["evaluate", str(run), "--episodes", "4", "--quiet", "--json", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err == ""
+    assert json.loads(out.read_text())["episodes"] == 4
 
 
 def test_one_episode_is_singular(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,13 @@ class GridOptions(LaunchOptions, ImportOptions):
     setting that only some algorithms have is set for those."""
     dry_run: bool = False
     """Only print the plan and an estimate of the time."""
+    quiet: bool = False
+    """Print only what went wrong: runs that failed, or that could not be touched."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.quiet and self.dry_run:
+            raise ValueError("--dry-run only prints a plan: leave out --quiet")
 
     def given(self) -> dict[str, Any]:
         """What the settings of the runs are, or the list of values that one takes."""
@@ -98,7 +105,7 @@ class GridCommand(GridOptions):
     def run(self) -> None:
         if not self.suites:
             raise ValueError("name at least one suite: --suites Point-Hazard-8")
-        leave(run_grid(self.grid(self.suites, self.algos), self, self.dry_run))
+        leave(run_grid(self.grid(self.suites, self.algos), self, self.dry_run, self.quiet))
 
 
 @dataclass(frozen=True)
@@ -155,8 +162,8 @@ class Frontier(GridCommand):
     def run(self) -> None:
         if not self.suites:
             raise ValueError("name a suite: statewise bench frontier Point-Hazard-8")
-        status = run_grid(self.grid(self.suites, self.algos), self, self.dry_run)
-        if status == 0 and not self.dry_run:
+        status = run_grid(self.grid(self.suites, self.algos), self, self.dry_run, self.quiet)
+        if status == 0 and not (self.dry_run or self.quiet):
             say(f"draw it with: statewise report {self.out}")
         leave(status)
 
@@ -167,13 +174,13 @@ def leave(status: int) -> None:
         raise SystemExit(status)
 
 
-def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False) -> int:
+def run_grid(grid: Grid, options: LaunchOptions, dry_run: bool = False, quiet: bool = False) -> int:
     """Train what is left of a grid, showing it; the exit status.
 
     0: all runs are finished. 1: some failed, or could not be touched. 130: stopped by Ctrl-C.
     """
     # The true output, also while Ray's own prints go to a file.
-    screen = console(width=140, file=sys.stdout)
+    screen = console(quiet=quiet, width=140, file=sys.stdout)
     runs = grid.open()
     check_folder("--out", Path(grid.out))
     if dry_run:
@@ -211,7 +218,7 @@ def split(names: Sequence[str]) -> list[str]:
 
 
 def _opening(runs: Sequence[Run], out: str, options: LaunchOptions) -> str:
-    """What is about to happen, in a sentence."""
+    """Return a sentence about what will be trained."""
     where = f"Ray, {options.cpus_per_run} CPU each"
     if options.launcher == "local":
         where = f"{launch.job_count(runs, options)} at a time, {options.threads or 1} thread each"
@@ -253,7 +260,7 @@ def _print_end(screen: Console, runs: Sequence[Run], seconds: float) -> int:
     # In a terminal the last table stays, with the summary below it.
     text = "" if screen.is_terminal else f"{summary(runs)}; "
     screen.print(f"{text}took {as_text(seconds)}")
-    _print_notes(screen, runs)
+    _print_notes(console(width=140, file=sys.stdout), runs)  # also with --quiet
     if states == {"finished"}:
         return 0
     if states & {"interrupted", "new", "failed"}:

@@ -1,4 +1,4 @@
-"""How long the rest of a grid takes: from the runs' own speed, or a rough guess before."""
+"""Estimate how long the rest of a grid takes, from the speed of its runs or from a rough guess."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _GPU_SECONDS = 1e-5
 
 
 def seconds_left(run: Run, runs: Sequence[Run]) -> float:
-    """Training time that a run still needs, by its own speed or that of the runs most like it."""
+    """Return the training time that a run still needs, from its own speed or that of similar runs."""
     if run.state in ("finished", "conflict", "damaged", "busy"):
         return 0.0
     return run.train.planned_steps * (1.0 - run.progress) * _step_seconds(run, runs)
 
 
 def grid_seconds_left(runs: Sequence[Run], jobs: int) -> float:
-    """Time until all runs are through, so many at a time: at least that of the longest."""
+    """Return the time until all runs are finished, with so many at a time."""
     left = [seconds_left(run, runs) for run in runs]
     return max(sum(left) / max(1, jobs), *left, 0.0)
 

@@ -1,4 +1,4 @@
-"""Which runs a benchmark is made of, and how far each is: read from its run folder alone."""
+"""The runs of a benchmark, and the state of each, which is read from its run folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from statewise.envs.suites import parse_suite
 from statewise.plugins import import_modules, is_gym
 from statewise.runs import checkpoint
 from statewise.runs.differences import differences
+from statewise.runs.epochs import plan_of
 from statewise.runs.folder import file_name, holds_a_run
 from statewise.runs.lock import is_locked
 from statewise.runs.reader import last_epoch, read_config
@@ -34,7 +35,7 @@ State = Literal[
     "finished",
 ]
 FAILED_FILE = "failed.txt"
-"""Why the last worker of a run failed; a new worker removes it."""
+"""The file that says why the last worker of a run failed. A new worker removes it."""
 LOG_FILE = "log.txt"
 """What the workers of a run printed."""
 
@@ -110,7 +111,7 @@ class Grid:
 
 @dataclass
 class Run:
-    """A run of a grid as it stands."""
+    """A run of a grid, with its state."""
 
     spec: RunSpec
     train: TrainSettings
@@ -172,7 +173,7 @@ class Run:
             self.state = "interrupted" if config.exists() else "new"
 
     def _difference(self) -> str:
-        """In which settings the run on disk differs from the one that is asked for, in a sentence."""
+        """Return a sentence that names the settings in which the run on disk differs from this one."""
         own = settings.to_json(self.algorithm)
         wanted = {"train": settings.to_json(self.train), "algorithm": own}
         differs = sorted(differences(read_config(self.folder), wanted).items())
@@ -191,11 +192,19 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """All epochs are written, and the last one is saved (or all checkpoints were removed)."""
-        if self.epoch < self.train.epochs:
+        """Whether all epochs are written and the last one is saved, or all checkpoints were removed."""
+        if self.epoch < self._planned_epochs():
             return False
         newest = [p.stem for p in checkpoint.latest(self.folder / "checkpoints")[:1]]
         return newest in ([], [f"epoch-{self.epoch:05d}"])
+
+    def _planned_epochs(self) -> int:
+        """How many epochs the run has. One that was extended may have others than a new run has."""
+        with contextlib.suppress(
+            ValueError
+        ):  # there is no run yet, or it is damaged, which `look` says
+            return plan_of(read_config(self.folder)).epochs
+        return self.train.epochs
 
 
 def product_grid(

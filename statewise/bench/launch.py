@@ -19,7 +19,7 @@ from statewise.settings import check, number
 from statewise.training.interrupts import count_interrupts
 
 Report = Callable[[Sequence[Run], str], None]
-"""Is shown all runs, and a notice to the user or an empty one, about twice a second."""
+"""Called about twice a second with all runs, and with a notice for the user or an empty text."""
 
 _POLL_SECONDS = 0.1
 REPORT_SECONDS = 0.5
@@ -60,9 +60,9 @@ class LaunchOptions:
 
 
 def launch(grid: Grid, options: LaunchOptions, report: Report) -> list[Run]:
-    """Train all runs that are not finished; every run with the state it ended in.
+    """Train all runs that are not finished, and return all runs with their states.
 
-    Runs that Ctrl-C (or SIGTERM) stopped are left `interrupted`, those never begun `new`.
+    Runs that Ctrl-C (or SIGTERM) stopped are `interrupted`. Runs that were not started are `new`.
     """
     runs = grid.open()
     pool = _Pool(job_count(runs, options), options.threads or 1)
@@ -119,14 +119,14 @@ class _Pool:
                 settle(run, STOPPED if self._killed else status)
 
     def stop(self, at_once: bool) -> None:
-        """Let the workers save and stop, or kill them."""
+        """Ask the workers to save and stop, or kill them."""
         self._killed = at_once
         for _, process in self.workers.values():
             process.send_signal(signal.SIGKILL if at_once else signal.SIGINT)
 
 
 def unfinished(runs: Sequence[Run]) -> list[Run]:
-    """The runs to train, those begun already first."""
+    """Return the runs to train. Runs that have already begun come first."""
     order = ("interrupted", "new", "failed")
     wanted = [run for run in runs if run.state in order]
     return sorted(wanted, key=lambda run: order.index(run.state))
@@ -135,8 +135,8 @@ def unfinished(runs: Sequence[Run]) -> list[Run]:
 def job_count(runs: Sequence[Run], options: LaunchOptions) -> int:
     """How many runs to train at the same time on this machine.
 
-    One thread for each run: runs never wait for each other, while the threads of one run wait for
-    its slowest at every physics step and every product of matrices (docs/bench.md).
+    Each run gets one thread. The threads of one run would wait for the slowest of them at every physics
+    step and every matrix product, but runs never wait for each other (docs/bench.md).
     """
     if options.jobs:
         return options.jobs
@@ -191,7 +191,7 @@ def _next(waiting: list[Run]) -> Run | None:
 
 
 def _gpu(run: Run, slot: int) -> dict[str, str]:
-    """Environment of a worker: the GPUs of a machine with several are taken in turn."""
+    """Return the environment variables of a worker. Workers take turns on the GPUs of a machine."""
     if not run.train.device.startswith("cuda"):
         return {}
     import torch

@@ -39,7 +39,7 @@ log = logging.getLogger("statewise")
 
 CONNECT_SECONDS = 5.0
 _UNSEEN = 5
-"""Status of a task whose node does not see the driver's folder."""
+"""Exit status of a task on a node that cannot see the folder of the driver."""
 _POLL_SECONDS = 0.2
 _START = (
     "start a cluster with `ray start --head` and join nodes with `ray start --address HOST:6379`"
@@ -139,14 +139,14 @@ def _settle(ray: Any, task: Any, run: Run, stopping: bool) -> None:
 
 
 def _stamp(run: Run) -> int:
-    """Changes when a worker takes the run."""
+    """Return a value that changes when a worker starts on the run."""
     path = run.folder / LOCK_FILE
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
 @contextmanager
 def _permit(out: Path) -> Iterator[Path]:
-    """A file beside the runs that the tasks look for, while this process wants them to train."""
+    """Create a file that tells the tasks to train, and remove it at the end."""
     path = out / f".ray-{uuid.uuid4().hex[:12]}"
     path.write_text(f"runs train while this file exists (driver on {socket.gethostname()})\n")
     try:
@@ -189,7 +189,7 @@ def _cluster(address: str, out: Path) -> Iterator[Any]:
 
 
 def _check_answers(address: str, named: str) -> None:
-    """Raise ValueError if nothing that speaks Ray's protocol answers: `ray.init` waits for minutes.
+    """Raise ValueError if no Ray answers at an address. `ray.init` would wait for minutes.
 
     named: where the address was given.
     """

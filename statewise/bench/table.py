@@ -1,4 +1,4 @@
-"""What a person sees of a grid: one live table in a terminal, a line for each ended run elsewhere."""
+"""Shows a grid: a live table in a terminal, or else a line for each run that ends."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from statewise import metrics
 from statewise.bench.estimate import as_text, grid_seconds_left, seconds_left
 from statewise.bench.grid import Run, State
 from statewise.console import printable, styled
+from statewise.text import several
 from statewise.training.view import LiveView
 
 _STYLES: dict[State, str] = {
@@ -62,7 +63,7 @@ class GridView(LiveView):
 
 
 def picture(runs: Sequence[Run], rows: int, width: int = 130, notice: str = "") -> Group:
-    """The table of the runs most worth seeing, and a summary of all below it."""
+    """Return a table of the most relevant runs, with a summary of all runs below it."""
     below = Text(f"\n{summary(runs)}")
     if notice:
         below.append(f"\n{printable(notice)}", style="bold yellow")
@@ -70,9 +71,9 @@ def picture(runs: Sequence[Run], rows: int, width: int = 130, notice: str = "") 
 
 
 def window(runs: Sequence[Run], rows: int) -> list[Run]:
-    """At most so many runs, in the grid's order: running ones, failed ones, then their neighbours.
+    """Return at most so many runs, in the order of the grid.
 
-    Of the others the last finished and the next waiting are closest to the running ones.
+    Running and failed runs come first. Then follow the runs next to the running ones.
     """
     if len(runs) <= rows:
         return list(runs)
@@ -91,7 +92,7 @@ def window(runs: Sequence[Run], rows: int) -> list[Run]:
 def _run_table(shown: Sequence[Run], runs: Sequence[Run], width: int) -> Table:
     """One row for each run shown; `runs` are all, whose speeds tell the time left.
 
-    In a narrow terminal the columns one can best do without are left out.
+    In a narrow terminal the least important columns are left out.
     """
     rows = [_cells(run, runs) for run in shown]
     columns = list(_COLUMNS)
@@ -127,7 +128,7 @@ def summary(runs: Sequence[Run]) -> str:
     counts: dict[str, int] = {}
     for run in sorted(runs, key=lambda r: list(_STYLES).index(r.state)):
         counts[_word(run)] = counts.get(_word(run), 0) + 1
-    text = f"{len(runs)} runs: " + ", ".join(f"{n} {word}" for word, n in counts.items())
+    text = f"{several(len(runs), 'run')}: " + ", ".join(f"{n} {word}" for word, n in counts.items())
     if "running" not in counts:
         return text
     return f"{text}; about {as_text(grid_seconds_left(runs, counts['running']))} left"

@@ -26,15 +26,15 @@ from statewise.version import __version__
 
 FINISHED = 0
 STOPPED = 3
-"""Saved after SIGINT, and not finished."""
+"""Exit status: the run was saved after SIGINT and is not finished."""
 BUSY = 4
-"""Another process holds the run."""
+"""Exit status: another process trains the run."""
 _LOCK_PATIENCE = 20.0
-"""Seconds to wait for the worker of a lost launcher or node to be gone."""
+"""Seconds to wait until the worker of a lost launcher or node has ended."""
 
 
 def describe_job(run: Run, threads: int) -> str:
-    """What a worker is told: the run's settings as JSON."""
+    """Return the settings of a run as JSON for its worker."""
     train = dataclasses.replace(run.train, threads=threads)
     parts = {"train": settings.to_json(train), "algorithm": settings.to_json(run.algorithm)}
     return json.dumps({"statewise": __version__, "folder": os.getcwd()} | parts)
@@ -43,7 +43,7 @@ def describe_job(run: Run, threads: int) -> str:
 def start_worker(
     job: str, folder: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a worker; what it prints is appended to the log of its run folder."""
+    """Start a worker. Its output is appended to the log in the run folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / LOG_FILE, "ab") as log:
         return subprocess.Popen(
@@ -85,7 +85,7 @@ def main(job: str) -> int:
 
 
 def _die_with_launcher() -> None:
-    """Wait for the end of the launcher, and leave at once: no orphan may write to the run."""
+    """End this process as soon as its launcher ends, so that no orphan writes to the run."""
     os.read(sys.stdin.fileno(), 1)  # nothing ever comes but the end
     os.kill(os.getpid(), signal.SIGKILL)
 

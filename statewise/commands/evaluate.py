@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from statewise import settings
 from statewise.cli_tables import evaluation_table
-from statewise.console import console, say
+from statewise.console import console
 from statewise.runs.files import as_json, write_atomically
 from statewise.runs.folder import check_folder
 from statewise.settings import number
@@ -44,6 +46,8 @@ class Evaluate(PolicyOptions):
     """Also show what a monitor does: violations without and with it, false alarms, lead time."""
     false_alarms: float = number(0.01, above=0.0, most=0.5)
     """Share of the safe episodes that this monitor may stop."""
+    quiet: bool = False
+    """Print warnings and errors only. --json still writes the numbers."""
 
     def __post_init__(self) -> None:
         settings.check(self)
@@ -63,18 +67,19 @@ class Evaluate(PolicyOptions):
             self.run_path, self.episodes, self.seed, self.sampled, self.threshold, self.suite,
             self.best_safe, self.imports, self.trust, self.worst if kept else 0, kept,
         )  # fmt: skip
-        console().print(evaluation_table(found))
-        numbers = found.as_dict() | self._try_monitor()
+        screen = console(quiet=self.quiet)
+        screen.print(evaluation_table(found))
+        numbers = found.as_dict() | self._try_monitor(screen)
         if out is not None:
             write_atomically(out, as_json(numbers, indent=2))
-            say(f"numbers: {self.json}")
+            screen.print(f"numbers: {self.json}", soft_wrap=True)
         if self.worst and found.constraints:
             where = (
                 kept or f"not kept, as nothing can be written to {worst_file(self.run_path).parent}"
             )
-            say(f"worst episodes: {where}")
+            screen.print(f"worst episodes: {where}", soft_wrap=True)
 
-    def _try_monitor(self) -> dict[str, Any]:
+    def _try_monitor(self, screen: Console) -> dict[str, Any]:
         """Run and print the trial of a monitor, if one was asked for."""
         if not self.monitor:
             return {}
@@ -84,7 +89,7 @@ class Evaluate(PolicyOptions):
             self.run_path, self.episodes, self.seed, self.false_alarms, self.best_safe, self.imports,
             self.trust,
         )  # fmt: skip
-        console().print(trial_table(trial))
+        screen.print(trial_table(trial))
         return {"monitor": asdict(trial)}
 
     def _worst_out(self) -> Path | None:

@@ -37,8 +37,9 @@ from statewise.training.policy import load_policy, random_policy
 from statewise.types import Step
 from statewise.zoo import pretrained
 
-VIDEO_RATE = 20.0
-"""Frames per second of a video at most: faster robots are shown every few steps."""
+VIDEO_RATE = 15.0
+"""Frames per second of a video at most: faster robots are shown every few steps. Two cores without a
+GPU draw so many in real time (benchmarks/video.py)."""
 _SPEED_WORLDS = 256
 _SPEED_SECONDS = 2.0
 
@@ -84,6 +85,7 @@ class Play(PluginOptions):
         trained, suite, compact, continuing = None, self.what, False, self.continuing
         if self.policy not in ("", "random", "zero") and not _is_path(self.what):
             trained = load_policy(pretrained(self.what, self.policy))
+            suite = trained.settings.suite
         elif _is_path(self.what):
             trained = load_policy(self.what, self.best_safe, self.imports, self.trust)
             if self.policy:

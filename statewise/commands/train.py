@@ -15,7 +15,7 @@ from statewise.training import api
 from statewise.training.config import TrainSettings, parse_run
 
 _SEEDS_HELP = "Train once with each of these seeds, one after another: 0..7, or 0,3,5."
-_QUIET_HELP = "Print warnings and errors only."
+QUIET_HELP = "Print warnings and errors only."
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Train:
             f"algorithm ({', '.join(ALGORITHMS)}).\n"
             f"`statewise resume RUN` continues a run.",
         )
-        parser.usage = "statewise train SUITE [options]"
         settings.add_options(parser, TrainSettings, "what to train")
         settings.add_options(parser, kind.settings_class, f"settings of {kind.name}")
         parser.add_argument("--seeds", default="", metavar="SEEDS", help=_SEEDS_HELP)
-        parser.add_argument("--quiet", action="store_true", help=_QUIET_HELP)
+        parser.add_argument("--quiet", action="store_true", help=QUIET_HELP)
+        parser.shorten_usage()
         given = parser.read(args)
         seeds, quiet = given.pop("seeds"), given.pop("quiet")
         return cls(*parse_run(given, text=True), seeds, quiet)

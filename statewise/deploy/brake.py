@@ -1,4 +1,4 @@
-"""How to slow a robot down: a linear law, fitted to how its velocity answers to random actions."""
+"""Fits a brake: a linear feedback that slows a robot down, from its response to random actions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ used (steering is not a brake). All were chosen by hand on Point."""
 
 
 def fit_brake(env: Env, seed: int) -> dict[str, Any] | None:
-    """The gain K of the brake a = -K v, and where v is; None if actions do not move the robot so.
+    """Return the gain K of the brake a = -K v, and where v is in the observation. None if none fits.
 
-    The model is Δv = A v + B a. Legs and fins have no such law: their velocity answers to a gait.
+    The model is Δv = A v + B a. It does not fit robots with legs or fins, which move by a gait.
     """
     block = env.spec.blocks.get(_VELOCITY)
     if block is None:
@@ -49,6 +49,6 @@ def fit_brake(env: Env, seed: int) -> dict[str, Any] | None:
 
 
 def _fit(inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Least squares: the coefficients, and the sum of squares that is left."""
+    """Solve least squares. Return the coefficients and the sum of the squared residuals."""
     found = np.linalg.lstsq(inputs, outputs, rcond=None)[0]
     return found, float(((outputs - inputs @ found) ** 2).sum())

@@ -1,4 +1,4 @@
-"""A certificate: what was claimed, what was found, and what it rests on. As JSON and as a page."""
+"""Certificates: the claims, the evidence and the assumptions, as JSON and as a web page."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Certificate:
 
 
 def page(certificate: Certificate) -> str:
-    """The whole HTML document, which can be printed and needs nothing else."""
+    """Return the certificate as one self-contained web page that can be printed."""
     content, several = certificate.content, len(certificate.claims) > 1
     environment = Environment(
         loader=PackageLoader("statewise.deploy"), autoescape=True, trim_blocks=True,
@@ -93,7 +93,7 @@ def page(certificate: Certificate) -> str:
 
 
 def _seal(content: dict[str, Any]) -> Certificate:
-    """A certificate of this content, with the hash that tells later changes."""
+    """Return a certificate of this content, with a hash that reveals later changes."""
     return Certificate(content | {"sha256": facts_digest(content)})
 
 
@@ -167,7 +167,7 @@ def write_down(
 
 
 def _policy_facts(policy: Policy) -> dict[str, Any]:
-    """Which policy it is: run, checkpoint, epoch and hash."""
+    """Return the run, checkpoint, epoch and hash of a policy."""
     if policy.source is None:
         raise ValueError(
             "this policy was not loaded from a run: load it with statewise.load_policy"
@@ -176,7 +176,7 @@ def _policy_facts(policy: Policy) -> dict[str, Any]:
 
 
 def model_sha256(env: Env) -> str | None:
-    """Hash of the compiled physics model; None where physics is not ours."""
+    """Return the hash of the compiled physics model. None for Gymnasium environments."""
     return None if env.simulated is None else env.simulated.sim.scene.sha256
 
 

@@ -96,6 +96,6 @@ def _episodes_of(
 
 
 def rerun(policy: Policy, env: Env, plan: Plan, episodes: int) -> np.ndarray:
-    """The first episodes of a plan once more: `[episodes, m]` whether each constraint was violated."""
+    """Run the first episodes of a plan again. Return `[episodes, m]`: which constraints were violated."""
     few = dataclasses.replace(plan, episodes=episodes)
     return join(list(_episodes_of(policy, env, few))).violations(plan.threshold)

@@ -21,7 +21,7 @@ from statewise.deploy.rare import check_random, rare_events
 from statewise.deploy.stress import stress_test
 from statewise.runs.folder import check_folder
 from statewise.settings import number, option
-from statewise.text import share
+from statewise.text import several, share
 from statewise.training.policy import load_policy, worlds_for
 from statewise.training.recording import WORST_FILE, save_recordings
 from statewise.training.worst import WorstEpisodes
@@ -75,7 +75,7 @@ class Certify(PolicyOptions):
         settings.check(self)
 
     def _folder(self) -> Path:
-        """Where the certificate goes if --out does not say: with the run, or here."""
+        """The folder of the certificate without --out: the run folder, or else the current folder."""
         if self.policy:
             return Path()
         return self.path.parent.parent if self.path.is_file() else self.path
@@ -116,7 +116,7 @@ class Certify(PolicyOptions):
 
 
 class _Progress:
-    """The counts and bounds so far, on one line that changes."""
+    """Shows the counts and bounds so far on one line."""
 
     def __init__(self, status: Status, sequential: bool) -> None:
         self._status, self._sequential, self._last = status, sequential, 0.0
@@ -126,12 +126,12 @@ class _Progress:
         if now - self._last < 1 / _LOOKS_PER_SECOND:
             return
         self._last = now
-        parts = [f"{claims[0].episodes:,} episodes"]
+        parts = [several(claims[0].episodes, "episode")]
         for claim in claims:
             low, high = claim.bounds(self._sequential)
             parts.append(
-                f"{claim.constraint}: {claim.violations} violations, rate from {share(low)} to "
-                f"{share(high)} (claim: at most {share(claim.max_violation)})"
+                f"{claim.constraint}: {several(claim.violations, 'violation')}, "
+                f"rate from {share(low)} to {share(high)} (claim: at most {share(claim.max_violation)})"
             )
         self._status.update(styled(" · ".join(parts), ""))
 
@@ -140,9 +140,8 @@ def show(found: Certificate) -> None:
     """Print a certificate as a table."""
     content, colour = found.content, _COLOURS[found.verdict]
     screen = console()
-    title = (
-        f"{content['policy']['algorithm']} on {content['suite']}: {found.episodes:,} fresh episodes"
-    )
+    episodes = several(found.episodes, "fresh episode")
+    title = f"{content['policy']['algorithm']} on {content['suite']}: {episodes}"
     table = Table(title=title, title_justify="left")
     table.add_column("constraint")
     for name in ("claim", "verdict", "violations", "rate", "bounds", "smallest clearance"):

@@ -70,9 +70,9 @@ def make_claims(
 
 
 def add_sequentially(claims: Sequence[Claim], broken: np.ndarray) -> bool:
-    """Count episodes `broken [k, m]` one by one up to the one that decides; whether one did.
+    """Count episodes `broken [k, m]` one by one. Return whether the claims are decided.
 
-    Decided means that every claim is proved, or one is refuted. Episodes after that are not counted.
+    They are decided once every claim is proved or one is refuted. Later episodes are not counted.
     """
     counts = [claim.violations + broken[:, i].cumsum() for i, claim in enumerate(claims)]
     n = claims[0].episodes + np.arange(1, len(broken) + 1)
@@ -108,7 +108,7 @@ def add_fixed(claims: Sequence[Claim], broken: np.ndarray) -> None:
 
 
 def conclude(claims: Sequence[Claim], sequential: bool) -> Verdict:
-    """Set the final bounds of all claims, and of a fixed number the verdicts; the verdict on all."""
+    """Set the final bounds and verdicts of all claims. Return the verdict on all of them together."""
     for claim in claims:
         claim.low, claim.high = claim.bounds(sequential)
         if not sequential:

@@ -1,4 +1,4 @@
-"""What a policy predicts of the costs to come: the third output of an exported policy."""
+"""The cost that a policy predicts, which is the third output of an exported policy."""
 
 from __future__ import annotations
 

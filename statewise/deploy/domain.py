@@ -162,7 +162,7 @@ class Disturbance:
             self._past = self._past.masked_fill(where[None, :, None], 0.0)
 
     def see(self, step: Step) -> Step:
-        """The step as the policy sees it."""
+        """Return the step with the noise that the policy sees."""
         if "noise" not in self._ranges:
             return step
         obs = step.obs.clone()
@@ -172,7 +172,7 @@ class Disturbance:
         return dataclasses.replace(step, obs=obs)
 
     def act(self, action: Tensor) -> Tensor:
-        """The action that reaches the robot now."""
+        """Return the action that reaches the robot, which may be late."""
         if "delay" not in self._ranges:
             return action
         self._past = torch.cat([action.unsqueeze(0), self._past[:-1]])

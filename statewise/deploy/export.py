@@ -1,4 +1,4 @@
-"""A policy as a folder that runs without torch and statewise: the bundle."""
+"""Exports a policy to a bundle: a folder that runs without torch and statewise."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _measured(asked: str, charges: Any, policy: Policy) -> Measured:
 
 
 def _facts(policy: Policy, env: Env, measured: Measured) -> dict[str, Any]:
-    """What goes to `policy.json`, without the monitor and the hashes."""
+    """Return the content of `policy.json`, without the monitor and the hashes."""
     spec, names = policy.spec, list(policy.spec.cost_names)
     source = dataclasses.asdict(policy.source) if policy.source is not None else None
     inputs: list[dict[str, Any]] = [

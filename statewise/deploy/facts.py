@@ -1,4 +1,4 @@
-"""What has to be known to connect a policy to a robot: names, order, units and scales."""
+"""The names, order, units and scales that connect a policy to a robot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from statewise.envs.env import Env
 Measured = Literal["clearance", "cost"]
 """What the policy is told of each constraint."""
 Charge = Literal["depth", "contact"]
-"""How a clearance becomes a cost: how far it is below the margin, up to the ceiling, or 1 if it is."""
+"""How a clearance becomes a cost: distance below the margin up to a ceiling, or 1 below the margin"""
 _UNITS = {
     "accelerometer": "m/s^2",
     "velocimeter": "m/s",
@@ -78,7 +78,7 @@ def robot_facts(env: Env) -> dict[str, Any]:
 
 
 def charges_of(env: Env) -> list[Charge] | None:
-    """How each clearance becomes a cost; None if that is not known, as in Gymnasium environments."""
+    """Return how each clearance becomes a cost. It is not known for Gymnasium environments: None."""
     simulated = env.simulated
     if simulated is None:
         return None

@@ -56,7 +56,7 @@ class Graph:
         self.nodes.append(helper.make_node(op, list(inputs), list(outputs), **attributes))
 
     def constant(self, value: Any, kind: str = "float32") -> str:
-        """A constant tensor; one that is there already is shared."""
+        """Add a constant tensor, or reuse an equal one."""
         array = np.ascontiguousarray(value, dtype=kind).reshape(np.shape(value))
         key = (kind, array.shape, array.tobytes())
         known = self._root.constants
@@ -104,7 +104,7 @@ class Graph:
         return self("Greater", x, self.constant(0.0, kind))
 
     def either(self, condition: str, then: Callable[[Graph], str], other: str, kind: str) -> str:
-        """`then` where a scalar condition holds: nothing of it is computed elsewhere."""
+        """Compute `then` only if a scalar condition holds."""
         branch, alternative = Graph(self), Graph(self)
         results = then(branch), alternative("Identity", other)
         graphs = [
@@ -120,7 +120,7 @@ class Graph:
         start: Sequence[str],
         kind: str,
     ) -> list[str]:
-        """Run `body` up to `most` times, or until its first answer is false; returns what it carried."""
+        """Run `body` up to `most` times, or until its first output is false. Return the loop's state."""
         inner = Graph(self)
         carried = [self.name("carried") for _ in start]
         number, going = self.name("number"), self.name("going")

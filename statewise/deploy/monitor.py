@@ -1,8 +1,8 @@
-"""The limits of a monitor, from the safe episodes of a policy, and what the monitor then does.
+"""Calibrates a monitor on the safe episodes of a policy, and tries it out.
 
-A limit is an order statistic of the largest values that a signal reached in safe episodes, one value an
-episode. So a fresh safe episode exceeds it with at most the probability that was asked for (split
-conformal prediction). The signals share that probability, by `_WEIGHTS`.
+A limit is an order statistic of the largest values of a signal, one value for each safe episode. So a
+fresh safe episode exceeds it with at most the requested probability (split conformal prediction). The
+signals share that probability, by `_WEIGHTS`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def watch(
     seed: int,
     fallback: str | Fallback | None = None,
 ) -> list[WatchedEpisode]:
-    """Run episodes with a monitor in every world. fallback: None only looks on."""
+    """Run episodes with a monitor in every world. Without a fallback it only watches."""
     monitors = [Monitor(limits, fallback or "brake", clock=None) for _ in range(env.num_envs)]
     centre = torch.tensor(limits["observation"]["centre"])
     quota = [episodes // env.num_envs + (i < episodes % env.num_envs) for i in range(env.num_envs)]
@@ -107,7 +107,7 @@ def _look(
     action: torch.Tensor,
     value: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Show one step to the monitors; returns what they would execute `[B, a]`."""
+    """Give one step to the monitors. Return the actions that they would execute, `[B, a]`."""
     measured = (step.cost if limits["measured"] == "cost" else step.clearance).numpy()
     obs, acts = step.obs.numpy(), action.numpy().copy()
     values = None if value is None else value.numpy()
@@ -184,7 +184,7 @@ def calibrate(
 def _shares(signals: Sequence[str], constraints: int) -> list[float]:
     """The share of the false alarms that each signal may cause; they sum to 1.
 
-    The closeness itself has none: its limit is 0, which no safe episode exceeds.
+    The clearance itself gets no share: its limit is 0, which no safe episode exceeds.
     """
     weights = [_WEIGHTS[name.split()[0]] for name in signals]
     weights[:constraints] = [0.0] * constraints
@@ -199,7 +199,7 @@ def _order_statistic(values: np.ndarray, share: float) -> float:
 
 
 def _uncalibrated(algo: Algorithm, measured: str) -> dict[str, Any]:
-    """Limits that only a broken constraint or a faulty input exceeds."""
+    """Return limits that only a violated constraint or a faulty input exceeds."""
     spec = algo.spec
     signals = signal_names(list(spec.cost_names), measured, predicts_cost(algo))
     stop = [0.0] * spec.num_costs + [None] * (len(signals) - spec.num_costs)
@@ -260,7 +260,7 @@ def try_monitor(
     seed: int,
     fallback: str | Fallback = "brake",
 ) -> MonitorTrial:
-    """Run the same layouts twice: the monitor looks on, then it acts."""
+    """Run the same layouts twice. First the monitor only watches, then it acts."""
     with worlds_for(policy, min(episodes, _WORLDS), seed) as env:
         alone = watch(policy.algo, env, limits, episodes, _TRIAL + seed)
         guarded = watch(policy.algo, env, limits, episodes, _TRIAL + seed, fallback)

@@ -56,7 +56,7 @@ class Outcomes:
 
 
 def join(parts: Sequence[Outcomes]) -> Outcomes:
-    """Outcomes that followed each other as one."""
+    """Join consecutive outcomes."""
     names = [f.name for f in dataclasses.fields(Outcomes)]
     return Outcomes(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
@@ -109,7 +109,7 @@ def run_in_order(
 
 
 class _Queue:
-    """Outcomes that came in any order, handed out by their number without gaps."""
+    """Takes outcomes in any order, and returns them by their number without gaps."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[np.ndarray, ...]] = {}

@@ -1,4 +1,4 @@
-"""What a certificate is asked to show, and how."""
+"""The claim of a certificate, and how it is tested."""
 
 from __future__ import annotations
 

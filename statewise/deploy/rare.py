@@ -17,7 +17,7 @@ from statewise.types import Step
 
 
 def check_random(plan: Plan) -> str:
-    """What is random within an episode. Raises ValueError if nothing is."""
+    """Return what is random within an episode. Raises ValueError if nothing is."""
     names = [name for name in ("noise", "push") if plan.domain.ranges.get(name, (0, 0))[1] > 0]
     names = (["sampled actions"] if plan.sampled else []) + names
     if not names:

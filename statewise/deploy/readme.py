@@ -43,7 +43,7 @@ action`, with the numbers from `policy.json`. {needs}
 
 
 def readme(facts: Mapping[str, Any]) -> str:
-    """What the files are, and an example."""
+    """Return the text: what the files are, and an example."""
     needs = (
         f"The policy acts on the {facts['measured']}: it has to be measured at every step."
         if facts["needs_cost"]

@@ -1,4 +1,4 @@
-"""`statewise.replay(...)`: the worst episodes of a policy as one web page that needs nothing else."""
+"""`statewise.replay(...)`: the worst episodes of a policy as one self-contained web page."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _kept(path: Path, policy: Policy, worst: int, sampled: bool) -> Shown | None
 
 
 def _searched(policy: Policy, worst: int, episodes: int, seed: int, sampled: bool) -> Shown:
-    """The worst of fresh episodes."""
+    """Run fresh episodes and return the worst of them."""
     if not policy.spec.cost_names:
         raise ValueError(f"{policy.spec.name} has no constraint, so that no episode is the worst")
     with worlds_for(policy, world_count(episodes), seed) as env:
@@ -113,7 +113,7 @@ def _searched(policy: Policy, worst: int, episodes: int, seed: int, sampled: boo
 
 
 def _repeated(policy: Policy, shown: Shown) -> Shown:
-    """What another policy does in the same layouts, episode by episode."""
+    """Run another policy in the same layouts, episode by episode."""
     suite = shown.facts.suite
     if policy.settings.suite != suite:
         raise ValueError(

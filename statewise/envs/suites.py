@@ -139,7 +139,8 @@ def proper_name(name: str) -> str:
     by_lower = {part.lower(): part for part in parts}
     tokens = [t if t in parts else by_lower.get(t.lower(), t) for t in name.split("-")]
     proper = "-".join(tokens)
-    if proper != name and name not in _CORRECTED:
+    known = tokens[0] in robot_names() and (len(tokens) == 1 or tokens[1] in parts)
+    if proper != name and known and name not in _CORRECTED:
         _CORRECTED.add(name)
         log.warning("%s is written %s", name, proper)
     return proper

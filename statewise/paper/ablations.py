@@ -68,7 +68,7 @@ class Ablations(GridOptions):
             RunSpec(suite, "trpo").resolve(str(self.out))
         grid, status = ablation_grid(questions, seeds, str(self.out), suites, given), 0
         if grid.specs and not self.figures_only:
-            status = run_grid(grid, self, self.dry_run)
+            status = run_grid(grid, self, self.dry_run, self.quiet)
         elif self.dry_run:
             why = "--figures-only" if grid.specs else f"{', '.join(questions)} needs no runs"
             say(f"nothing would be trained ({why})")
@@ -76,7 +76,8 @@ class Ablations(GridOptions):
             raise ValueError(f"--out {self.out} is not a folder: give one that holds runs")
         if status != STOPPED_STATUS and not self.dry_run:
             for line in draw_figures(self.out, self.figures or self.out / "questions", questions):
-                say(line)
+                if not self.quiet:
+                    say(line)
         leave(status)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a header with a hash, then tensors and plain values. They are data, never code."""
+"""Checkpoints: a header with a hash, then tensors and plain values. Loading one runs no code."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def load(path: Path, device: str = "cpu") -> dict[str, Any]:
 def check_form(found: Any, like: Any, where: str = "the state", skip: Sequence[str] = ()) -> None:
     """Raise ValueError unless a state has the keys, types and shapes of another.
 
-    Where the other has None or a list, anything is taken. skip: keys of the outermost mapping that are
-    not looked at.
+    Where the other has None or a list, any value is accepted. skip: keys of the outermost mapping that
+    are not checked.
     """
     if isinstance(like, dict):
         if not isinstance(found, dict) or found.keys() != like.keys():

@@ -15,9 +15,9 @@ in nothing else are the same experiment."""
 
 
 def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a `config.json` that decide what is learned, but for suite and seed.
+    """Return the settings of a `config.json` that affect training, without the suite and the seed.
 
-    Runs from before `final_batch` name none: their epochs are all as long.
+    Older runs have no `final_batch`. All their epochs have the same length.
     """
     named = config["train"] | config["algorithm"]
     if "steps_per_epoch" in named:
@@ -26,18 +26,18 @@ def deciding(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The settings in which two configs differ, with both values; incidental ones may differ."""
+    """Return the settings in which two configs differ, with both values. Incidental ones are ignored."""
     return settings.differences(deciding(one), deciding(other))
 
 
 def differing(kinds: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the settings in which some of these mappings (from `deciding`) differ."""
+    """Return the names of the settings that differ between these results of `deciding`."""
     found = [name for kind in kinds[1:] for name in settings.differences(kinds[0], kind)]
     return list(dict.fromkeys(found))
 
 
 def suffix(values: Mapping[str, Any], names: Sequence[str]) -> str:
-    """What is added to a name that stands for several settings: ` · target_kl=0.5`."""
+    """Return what tells runs of one name but different settings apart, such as ` · target_kl=0.5`."""
     return " · " + settings_text({name: values.get(name) for name in names}) if names else ""
 
 

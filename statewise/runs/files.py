@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and files that are read without trust in what they are."""
+"""Write files so that a crash leaves no half of one, and read files that may be anything."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MOST_BYTES = 4 * 2**30
 
 
 def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
-    """The content of a regular file of limited size; ValueError for a device, a pipe or a huge one.
+    """Return the content of a regular file. ValueError for a device, a pipe or a very large file.
 
-    A pipe would be waited for, a device such as /dev/zero read for ever.
+    Reading a pipe could wait for ever, and a device such as /dev/zero has no end.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -31,7 +31,7 @@ def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file to read; ValueError for a device, a pipe or a folder."""
+    """Open a regular file for reading. ValueError for a device, a pipe or a folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -46,7 +46,7 @@ def as_json(content: Any, indent: int | None = 1, **more: Any) -> bytes:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file by new content in one go. A crash at any point leaves the old file."""
+    """Replace a file in one step. If the process dies on the way, the old file is still there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = _write_beside(path, content)
     try:
@@ -58,7 +58,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that is whole or not there; FileExistsError if there is one already."""
+    """Write a new file in one step. FileExistsError if there is one already."""
     beside = _write_beside(path, content)
     try:
         try:
@@ -76,7 +76,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def open_to_append(path: Path) -> IO[bytes]:
-    """Open a file to append to, or make it. A link is not followed."""
+    """Open a file for appending, and create it if needed. A link is not followed."""
     return open(_open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
@@ -92,7 +92,7 @@ def cut(path: Path, size: int) -> None:
 
 
 def _open_own(path: Path, flags: int) -> int:
-    """Open a file of ours to write. A link is refused: it would lead elsewhere."""
+    """Open a file of a run for writing. A link is refused, because it may lead out of the run folder."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -104,7 +104,7 @@ def _open_own(path: Path, flags: int) -> int:
 
 
 def _sync_folder(path: Path) -> None:
-    """Have the system write down which files a folder holds, so that a rename survives a crash."""
+    """Flush a folder to the disk, so that a rename survives a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -116,7 +116,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what writers that were killed left beside their files."""
+    """Remove temporary files that killed processes left behind."""
     for left in path.glob("*.partial"):
         if left.is_file() and not left.is_symlink():
             left.unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def short(values: Iterable[float], digits: int = 5) -> list[float | None]:
 
 
 def _write_beside(path: Path, content: bytes) -> Path:
-    """Write and flush a new file with a name of its own next to another."""
+    """Write and flush a temporary file next to another file."""
     beside = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
     try:
         with open(beside, "xb") as file:

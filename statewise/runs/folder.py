@@ -40,7 +40,7 @@ class RunFolderError(ValueError):
 
 
 class RunFolder:
-    """One run's files. `create` makes a new one, `open` goes on with one that exists."""
+    """The files of one run. `create` makes a new folder, `open` opens an existing one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path = path.absolute()  # an environment may change the current folder
@@ -50,7 +50,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
-        """A new folder; one that exists is never overwritten."""
+        """Create a new run folder. An existing one is never overwritten."""
         # Made before anything is written, so that a setting that JSON lacks leaves nothing behind.
         content = files.as_json(config, indent=2)
         there = path / "config.json"
@@ -77,20 +77,22 @@ class RunFolder:
         return cls(path)
 
     def config(self) -> dict[str, Any]:
-        """The resolved settings that reproduce the run."""
+        """Return the settings that reproduce the run, with all defaults filled in."""
         try:
             return reader.read_config(self.path)
         except ValueError as error:
             path = self.path / "config.json"
             raise RunFolderError(f"{path} is damaged ({error}): put it back from a copy") from error
 
-    def extend(self, steps: int) -> None:
+    def extend(self, steps: int, epoch: int) -> None:
         """Change the steps of the run in its `config.json`, which keeps the earlier ones.
+
+        epoch: the last one that followed the earlier length.
 
         Checkpoints written before remain those of this run. The caller holds the run's lock.
         """
         config = self.config()
-        earlier = [*config.get("extended", []), config["train"]["steps"]]
+        earlier = [*config.get("extended", []), (config["train"]["steps"], epoch)]
         changed = config | {"train": config["train"] | {"steps": steps}, "extended": earlier}
         files.write_atomically(self.path / "config.json", files.as_json(changed, indent=2))
 
@@ -127,7 +129,7 @@ class RunFolder:
         self._episodes.append(text.getvalue())
 
     def save(self, epoch: int, payload: dict[str, Any], keep: int) -> Path:
-        """Write a checkpoint, then drop the oldest; the metrics it belongs to are on disk first."""
+        """Write a checkpoint, and remove the oldest one. The metrics up to it are flushed first."""
         for journal in self._journals:
             journal.sync()
         marks = {journal.path.name: journal.mark() for journal in self._journals}
@@ -137,11 +139,11 @@ class RunFolder:
         return path
 
     def save_best(self, payload: dict[str, Any]) -> None:
-        """Keep a policy as the safest so far."""
+        """Save a policy as the safest one so far."""
         checkpoint.save(self.checkpoints / checkpoint.BEST_SAFE, payload | self._identity)
 
     def clean(self, keep: int) -> None:
-        """Remove what a writer that was killed left behind. The caller holds the run's lock."""
+        """Remove temporary files of a killed process. The caller holds the lock of the run."""
         for folder in (self.path, self.checkpoints):
             files.remove_leftovers(folder)
         checkpoint.prune(self.checkpoints, keep)
@@ -156,7 +158,7 @@ class RunFolder:
 
     @cached_property
     def _identity(self) -> dict[str, str]:
-        """What ties a checkpoint to this run and its settings."""
+        """Return the run id and the hash of the settings, which every checkpoint carries."""
         config = self.config()
         return {"run": identity.id_of(config), "settings": identity.settings_sha256(config)}
 
@@ -225,7 +227,7 @@ class RunFolder:
             )
 
     def check_policy(self) -> None:
-        """Raise RunFolderError for what `statewise report --export` wrote: it holds no policy."""
+        """Raise RunFolderError for an export of `statewise report`, which holds no policy."""
         if (self.path / "summary.json").exists() and not self.checkpoints.exists():
             raise RunFolderError(
                 f"{self.path} is an export of a run, without its policy: give the run folder that it "
@@ -233,7 +235,7 @@ class RunFolder:
             )
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The epochs written so far, without a last line cut short. Damage raises RunFolderError."""
+        """Return the complete epochs written so far. RunFolderError if the file is damaged."""
         try:
             epochs, notes = reader.read_epochs(self.path)
             for note in notes:
@@ -272,7 +274,7 @@ class RunFolder:
 
 
 def file_name(name: str) -> str:
-    """The name of a suite or label, such as gym:Walk-v0, as one of a file or folder."""
+    """Return the name of a suite or label as a name for a file or folder: `gym:Walk-v0` has a colon."""
     return name.replace(":", "-").replace("/", "-")
 
 
@@ -283,7 +285,7 @@ def holds_a_run(path: Path) -> bool:
 
 
 def check_folder(option: str, path: Path) -> None:
-    """ValueError if no folder can be made there, before hours of work are lost for it."""
+    """Raise ValueError if no folder can be created there. Call it before hours of training."""
     there = next(p for p in (path, *path.absolute().parents) if os.path.lexists(p))
     if not there.is_dir():
         raise ValueError(f"{option} {path}: {there} is not a folder; choose another place")
@@ -294,7 +296,7 @@ def check_folder(option: str, path: Path) -> None:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions, hardware and commit a run was made with."""
+    """Return the versions, the hardware and the commit of this machine."""
     versions = {}
     for package in _PACKAGES:
         try:
@@ -320,9 +322,9 @@ def _finite(value: Any) -> bool:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree statewise runs from, if it does.
+    """Return the commit of the source tree, if statewise runs from one.
 
-    A copy without its `.git` can be told in the environment variable STATEWISE_COMMIT.
+    For a copy without `.git`, set the environment variable STATEWISE_COMMIT.
     """
     source = Path(__file__).resolve().parents[2]
     if not (source / ".git").exists():

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from statewise.runs.differences import INCIDENTAL
+from statewise.runs.epochs import earlier_lengths
 
 _ACTING = ("algo", "epoch", "modules", "scaler", "extra")
 """The parts of an algorithm's state that decide its actions."""
@@ -59,9 +60,7 @@ def accepted_settings(config: Mapping[str, Any]) -> list[str]:
 
     Extending a run changes its `steps`. Its `extended` field lists the earlier values.
     """
-    earlier = config.get("extended", [])
-    if not isinstance(earlier, list):
-        raise ValueError(f"config.json: extended is {earlier!r:.40}, not a list")
+    earlier = [steps for steps, _ in earlier_lengths(config)]
     versions = [config, *({**config, "train": {**config["train"], "steps": n}} for n in earlier)]
     return [settings_sha256(version) for version in versions]
 

@@ -1,4 +1,4 @@
-"""Files that only grow, and know the hash of everything written to them so far."""
+"""Files that are only appended to, with a running hash of their content."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JournalError(ValueError):
 
 
 class Journal:
-    """A text file to append to. The hash grows with the file, so an append costs what it adds."""
+    """A text file to append to. The hash is updated with each append."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,11 +48,11 @@ class Journal:
         return self._bytes == 0
 
     def mark(self) -> Mark:
-        """How far the file has come."""
+        """Return the length and the hash of the file."""
         return {"lines": self._lines, "bytes": self._bytes, "sha256": self._digest.hexdigest()}
 
     def sync(self) -> None:
-        """Have the system write what was appended."""
+        """Flush what was appended to the disk."""
         if self._file is not None:
             os.fsync(self._file.fileno())
 

@@ -1,4 +1,4 @@
-"""One writer for a run: a lock that the system releases when its process dies, however it dies."""
+"""A lock, so that only one process writes to a run. The system releases it when the process ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunLockedError(RunFolderError):
 def lock_run(path: Path, patience: float = 1.0) -> Iterator[None]:
     """Hold the lock of a run folder; raise RunLockedError if it is not free within `patience` s.
 
-    Whoever looks whether a run is being trained holds it for an instant too.
+    `is_locked` also holds the lock for a moment.
     """
     path.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + patience

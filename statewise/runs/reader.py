@@ -22,7 +22,7 @@ import numpy as np
 from statewise.extras import need
 from statewise.metrics import CHARTS
 from statewise.runs.differences import deciding
-from statewise.runs.epochs import planned_epochs
+from statewise.runs.epochs import earlier_lengths, plan_of
 from statewise.runs.files import open_regular, read_bytes
 from statewise.runs.shapes import check, is_number, parse_json, read_json
 from statewise.runs.summary import Columns, RunSummary, read_summary, summarise
@@ -52,12 +52,12 @@ class RunData:
     config: dict[str, Any]
     environment: dict[str, Any]
     epochs: int
-    """How many it was to have"""
+    """Number of epochs that were planned"""
     metrics: Columns
     """Every metric of the epochs on disk, with `epoch` and `steps`; NaN where there is no value"""
     summary: RunSummary
     notes: tuple[str, ...]
-    """What a reader must know about its files"""
+    """What is wrong with its files"""
 
     @property
     def finished(self) -> bool:
@@ -65,8 +65,8 @@ class RunData:
 
     @property
     def settling(self) -> int:
-        """Steps until an episode can have run out of time, or 0 if that is not known. Episodes that
-        end sooner end by themselves, and are the better ones."""
+        """Steps until the first episodes can reach their time limit, or 0 if that is not known. Episodes
+        that end before are the ones that succeed early, so they are not typical."""
         longest = int(self.config.get("spec", {}).get("max_episode_steps", 0))
         return longest * int(self.config["train"].get("num_envs", 0))
 
@@ -134,7 +134,7 @@ def find_runs(roots: Sequence[Path]) -> Reading:
 
 
 def _run_folders(roots: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Folders with files of a run, each once, in the order of their names; what cannot be opened."""
+    """Return the run folders, sorted by name, and notes on the folders that cannot be opened."""
     found: list[Path] = []
     notes: list[str] = []
     seen: set[Path] = set()
@@ -158,7 +158,7 @@ def _run_folders(roots: Sequence[Path]) -> tuple[list[Path], list[str]]:
 
 
 def _without_doubles(runs: list[RunData]) -> tuple[list[RunData], list[str]]:
-    """Every seed once: of a run that is there twice (a copy, an export) the longer counts."""
+    """Return every seed once. If a run was found twice, for example as a copy, the longer one is used."""
     kept: dict[str, RunData] = {}
     notes = []
     for run in runs:
@@ -191,7 +191,7 @@ def _read_run(folder: Path) -> RunData:
     rows = [epochs[number] for number in sorted(epochs)]
     keys = dict.fromkeys(key for row in rows for key in row)
     columns = Columns({k: np.array([row.get(k) for row in rows], dtype=float) for k in keys})
-    planned, last = _planned(train), max(epochs)
+    planned, last = plan_of(config).epochs, max(epochs)
     summary, expected = None, set(range(1, last))
     if os.path.lexists(folder / SUMMARY):
         summary, more = read_summary(folder / SUMMARY)
@@ -230,6 +230,7 @@ def _check_config(config: dict[str, Any]) -> None:
     train = {"device": "", "num_envs": 1, "final_batch": 1} | config["train"]
     check(train, kinds | {"device": str, "num_envs": int, "final_batch": int}, CONFIG)
     check({"spec": {}} | config, {"spec": dict}, CONFIG)
+    earlier_lengths(config)
     spec = {"cost_names": [], "max_episode_steps": 0} | config.get("spec", {})
     check(spec, {"cost_names": list[str], "max_episode_steps": int}, CONFIG)
     if not train["steps"] or not train["steps_per_epoch"]:
@@ -237,17 +238,17 @@ def _check_config(config: dict[str, Any]) -> None:
 
 
 def label_of(folder: Path, config: Mapping[str, Any]) -> str:
-    """LABEL where the run lies in OUT/SUITE/LABEL/seed-SEED, else what it was trained as."""
+    """Return the label of a run: LABEL of OUT/SUITE/LABEL/seed-SEED, or else the one in its config."""
     path, train = folder.resolve(), config["train"]
     named = path.name.startswith("seed-")
     return path.parent.name if named else str(train.get("label") or train["algo"])
 
 
 def read_epochs(folder: Path) -> tuple[dict[int, dict[str, Any]], list[str]]:
-    """The whole epochs of a run's metrics by number, and what is wrong with the file.
+    """Return the complete epochs by number, and notes on what is wrong with the file.
 
-    Reading ends at the first line that is no JSON. One that is, but no epoch, raises ValueError: then
-    nothing in the file can be trusted.
+    Reading ends at the first line that is not JSON. JSON that is not an epoch raises ValueError, because
+    then nothing in the file can be trusted.
     """
     path = folder / METRICS
     *lines, rest = read_bytes(path).split(b"\n") if path.exists() else [b""]
@@ -270,7 +271,7 @@ def read_epochs(folder: Path) -> tuple[dict[int, dict[str, Any]], list[str]]:
 
 
 def last_epoch(folder: Path) -> dict[str, Any]:
-    """The metrics of the newest whole epoch, or {} before the first; reads the file's end only.
+    """Return the metrics of the newest epoch, or {} before the first. It reads only the end of the file.
 
     Raises ValueError if its line is damaged.
     """
@@ -298,17 +299,12 @@ def _check_epoch(row: Any, where: str) -> None:
 
 
 def _shown(epochs: int) -> set[int]:
-    """Epochs that curves show and exports have: about `POINTS`, the first and the last always."""
+    """Return the epochs that curves and exports contain: about `POINTS`, with the first and the last."""
     stride = math.ceil(epochs / POINTS)
     return {1, epochs} | set(range(stride, epochs, stride))
 
 
 def _some(epochs: Sequence[int]) -> str:
-    """The first few of them."""
+    """Name the first few of some epochs."""
     shown = ", ".join(map(str, epochs[:6])) + (", ..." if len(epochs) > 6 else "")
     return f"epoch{'s' if len(epochs) > 1 else ''} {shown}"
-
-
-def _planned(train: dict[str, Any]) -> int:
-    """How many epochs the settings of a training ask for."""
-    return planned_epochs(train["steps"], train["steps_per_epoch"], train.get("final_batch", 1))[0]

@@ -1,4 +1,4 @@
-"""JSON that may be damaged: read it, and check that it has the shape that is needed."""
+"""Read JSON that may be damaged, and check its form."""
 
 from __future__ import annotations
 

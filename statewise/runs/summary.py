@@ -50,7 +50,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run came to."""
+    """The results of a run."""
 
     epochs_done: int
     steps: int
@@ -90,7 +90,7 @@ class Columns(dict[str, Array]):
         return float(values.mean()) if len(values := self.known(key, rows)) else None
 
     def over_episodes(self, key: str, rows: Any) -> float | None:
-        """Mean over all episodes of some epochs, from the means of each."""
+        """Return the mean over all episodes of some epochs, computed from the means of the epochs."""
         values = self[key][rows]
         weights = np.where(np.isnan(values), 0.0, np.nan_to_num(self["episode/count"][rows]))
         return float(np.nansum(weights * values) / weights.sum()) if weights.any() else None
@@ -100,7 +100,7 @@ class Columns(dict[str, Array]):
 
 
 def read_summary(path: Path) -> tuple[RunSummary, list[str]]:
-    """What an export wrote about a run, and its notes. Raises ValueError if it cannot be used."""
+    """Return the summary in an export, and its notes. Raises ValueError if it cannot be used."""
     kinds, inner = typing.get_type_hints(RunSummary), typing.get_type_hints(Channel)
     content = read_json(path) or {}
     try:

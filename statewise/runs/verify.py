@@ -1,4 +1,4 @@
-"""Checks a run folder, or an export of one, from its first file to its last."""
+"""Checks every file of a run folder or of an export."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from statewise.runs.folder import RunFolder
 from statewise.runs.identity import id_of
 from statewise.runs.journal import check_mark, check_marks
 from statewise.runs.shapes import check, parse_json
+from statewise.text import several
 
 _EXPORTED = (reader.CONFIG, "environment.json", reader.METRICS)
 """The files of an export whose hashes its summary carries."""
@@ -23,7 +24,7 @@ _EXPORTED = (reader.CONFIG, "environment.json", reader.METRICS)
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of checking one thing."""
 
     what: str
     found: str
@@ -54,7 +55,7 @@ def verify_run(path: Path) -> list[Check]:
 
 
 def verify_export(path: Path) -> list[Check]:
-    """Check that an export can be read, and that its files are those that were written together."""
+    """Check that an export can be read, and that its files were written together."""
     (run,) = reader.find_runs([path]).runs
     checks = [Check("export", f"{run.suite}, {run.label}, seed {run.seed}")]
     checks += [Check("note", note) for note in run.notes]
@@ -77,7 +78,7 @@ def export_hashes(path: Path, summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _try(what: str, look: Any) -> Check:
-    """The outcome of a check: what it found, or why it failed."""
+    """Run a check. Return what it found, or why it failed."""
     try:
         return Check(what, look())
     except (ValueError, OSError) as error:
@@ -95,7 +96,7 @@ def _metrics(folder: RunFolder, epochs: list[dict[str, Any]]) -> str:
     epochs += folder.metrics()
     if [epoch["epoch"] for epoch in epochs] != list(range(1, len(epochs) + 1)):
         raise ValueError("epochs are missing, or not in order")
-    return f"{len(epochs)} epochs"
+    return several(len(epochs), "epoch")
 
 
 def _episodes(path: Path, epochs: list[dict[str, Any]]) -> str:
@@ -106,10 +107,10 @@ def _episodes(path: Path, epochs: list[dict[str, Any]]) -> str:
         found = Counter(int(line.partition(",")[0]) for line in lines)
     except ValueError:
         raise ValueError("a line has no epoch") from None
-    for epoch, count in expected.items():
-        if found[epoch] != count:
-            raise ValueError(f"epoch {epoch} has {found[epoch]} episodes, its metrics say {count}")
-    return f"{len(lines)} episodes"
+    for epoch, ended in expected.items():
+        if found[epoch] != ended:
+            raise ValueError(f"epoch {epoch} has {found[epoch]} episodes, its metrics say {ended}")
+    return several(len(lines), "episode")
 
 
 def _checkpoint(folder: RunFolder, path: Path, marks: dict[str, list[Any]]) -> str:

@@ -24,24 +24,24 @@ class Simulator(Protocol):
     model: mujoco.MjModel
     device: torch.device
     by_mask: bool
-    """Whether `reset` takes a mask, as on a device, which would have to be waited for to tell ids"""
+    """Whether `reset` takes a mask. On a GPU it does, because reading ids would wait for the device."""
 
     @property
     def fault(self) -> Tensor:
-        """[B] the worlds in which the last `step` failed"""
+        """`[B]`: the worlds in which the last `step` failed"""
 
     @property
     def messages(self) -> dict[int, str]:
-        """Why worlds failed: in the last call, or on a device since this was last read."""
+        """Why worlds failed in the last call. On a GPU: since this was last read."""
 
     def reset(self, where: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
-        """Put worlds into rest at the given state; their sensors.
+        """Set worlds to a state, at rest, and return their sensors.
 
-        where: ids `[k]`, with k rows of each; or, `by_mask`, a mask `[B]`, with rows for all worlds.
+        where: ids `[k]`, with k rows of each. If `by_mask`, a mask `[B]`, with rows for all worlds.
         """
 
     def step(self, ctrl: Tensor) -> Tensor:
-        """Advance every world by one control step; their sensors `[B, ns]`."""
+        """Advance every world by one control step, and return the sensors `[B, ns]`."""
 
     def positions(self) -> dict[str, Tensor]:
         """Copies of qpos `[B, nq]`, mocap_pos `[B, nmocap, 3]` and mocap_quat `[B, nmocap, 4]`."""

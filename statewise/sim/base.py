@@ -104,7 +104,7 @@ def _joints_of(model: mujoco.MjModel, body: int) -> range:
 
 
 def _descend(model: mujoco.MjModel, body: int) -> int:
-    """Pass bodies without geoms, such as the slides of a mobile base, to the one they carry."""
+    """Skip bodies without geoms, such as the slides of a mobile base. Return the body they carry."""
     while not _is_free(model, body) and model.body_geomnum[body] == 0:
         children = np.flatnonzero(model.body_parentid == body)
         if len(children) != 1:

@@ -1,4 +1,4 @@
-"""Physics on the CPU: `mujoco.batch`, all cores, bit-identical at any number of threads."""
+"""Physics on the CPU, by `mujoco.batch`. Results are bit-identical for any number of threads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CpuSim:
         """Why each world that failed in the last call failed."""
 
     def reset(self, where: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
-        """Put the worlds `where [k]` into rest at the given state; their sensors `[k, ns]`."""
+        """Set the worlds `where [k]` to a state, at rest, and return their sensors `[k, ns]`."""
         index = where.numpy().astype(np.int32)
         self._batch.reset(index, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
         self._batch.bind("qpos")[index] = qpos.numpy()
@@ -56,7 +56,7 @@ class CpuSim:
         return self._sensordata[where].float()
 
     def step(self, ctrl: Tensor) -> Tensor:
-        """Advance every world by one control step; their sensors `[B, ns]`.
+        """Advance every world by one control step, and return the sensors `[B, ns]`.
 
         `fault [B]` then tells which worlds raised a MuJoCo error or warning in it.
         """
@@ -78,7 +78,7 @@ class CpuSim:
         return self._sensordata.float()
 
     def _warning_counts(self) -> np.ndarray:
-        """[B, kinds of warning] how often each was raised so far"""
+        """Return `[B, kinds of warning]`: how often each warning was raised so far."""
         return self._batch.warning[:, :, 1].copy()
 
     def positions(self) -> dict[str, Tensor]:
@@ -88,7 +88,7 @@ class CpuSim:
         return with_mocap(copies)
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on."""
+        """Return everything that the next step depends on."""
         return {"rows": torch.from_numpy(self._batch.state.copy())}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ class CpuSim:
         self._batch.state[where.numpy()] = rows["rows"].numpy()
 
     def data(self, world: int) -> mujoco.MjData:
-        """One world as a MuJoCo data, positions computed: to draw it or to look into it."""
+        """Return one world as an MjData with all positions computed, for drawing or inspection."""
         data = self._batch.get_data(world)
         mujoco.mj_forward(self.model, data)
         return data
@@ -121,8 +121,8 @@ class CpuSim:
 def one_torch_thread() -> Iterator[None]:
     """Run small tensor code on the calling thread only.
 
-    After a parallel operation torch's other threads spin for a while, waiting for the next, and so
-    take cores away from physics.
+    After a parallel operation torch's other threads keep spinning for a while. They would take cores
+    away from physics.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -133,14 +133,14 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def _keep_warnings() -> None:
-    """Log MuJoCo's warnings, unless the user has a handler. It would print them, and append them to
-    MUJOCO_LOG.TXT in the current folder."""
+    """Log MuJoCo's warnings, unless the user has a handler. Otherwise MuJoCo prints them and appends them
+    to MUJOCO_LOG.TXT in the current folder."""
     if mujoco.get_mju_user_warning() is None:
         mujoco.set_mju_user_warning(lambda text: log.debug("MuJoCo: %s", text))
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
-    """The batch's own memory, without the read-only mark that torch warns about. Never written."""
+    """Return an array over the batch's memory that torch takes without a warning. Never write to it."""
     array = array.view()
     array.flags.writeable = True
     return array

@@ -1,6 +1,6 @@
-"""Pictures of one world: MuJoCo's renderer without a window, and its viewer with one.
+"""Pictures of one world, by MuJoCo's offscreen renderer, and its viewer in a window.
 
-Goals, hazards and readings are no part of physics: they are drawn as `Mark`s on top of it.
+Goals, hazards and lidar readings are not part of physics. They are drawn as `Mark`s.
 """
 
 from __future__ import annotations
@@ -24,13 +24,19 @@ _MAX_MARKS = 1000
 _SHADOW_REACH = 10.0  # metres
 _HORIZON = 16.0  # metres
 _SUN_SIZE = 0.07
-"""How far the directions of the sun's light spread in a fine picture: the softness of shadows."""
+"""How far the directions of the sun's light spread in a fine picture: the softness of shadows"""
 _SUNS = 16
 """Pictures, each with the sun elsewhere, that a fine picture is the mean of"""
+_SHADE_SCALE, _SHADE_BLUR = 3, 0.9
+"""The shadows of a video are drawn at the size of the picture divided by this, and blurred by so many
+of their pixels"""
+_DARK = 24.0
+"""Brightness that is added before a picture with shadows is divided by one without: dark pixels say
+little about the light"""
 
 
 class DrawError(RuntimeError):
-    """Nothing can be drawn on this machine as it is set up."""
+    """Drawing does not work on this machine."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class View:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something to see that is no part of physics."""
+    """A shape that is drawn and is not part of physics."""
 
     shape: Literal["sphere", "cylinder", "capsule", "box", "arrow"]
     pos: tuple[float, float, float]
@@ -64,79 +70,136 @@ class Mark:
 class Canvas:
     """Draws one model into an array, without a display.
 
-    fine: take 16 times as long for smooth edges and soft shadows, as for the pictures of a paper.
+    Edges are smooth and shadows are soft. fine: take 20 times as long for shadows that are sharp where
+    something touches the floor and soft further away, as for the pictures of a paper.
     """
 
     def __init__(self, model: mujoco.MjModel, width: int, height: int, fine: bool = False) -> None:
         if not (16 <= width <= 4096 and 16 <= height <= 4096):
             raise ValueError(f"a picture of {width} x {height}: give 16 to 4096 pixels each way")
-        self._fine = fine
-        if fine:  # drawn at twice the size, then averaged
-            width, height = 2 * width, 2 * height
-        self._model = _looks(model, width, height, fine)
+        self._fine, self._model = fine, model
         self._size = (width, height)
-        self._rect = mujoco.MjrRect(0, 0, width, height)
         self._scene = mujoco.MjvScene(model, maxgeom=_MAX_MARKS + model.ngeom + 100)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION.value] = False
         self._scene.flags[mujoco.mjtRndFlag.mjRND_HAZE.value] = True
         self._option = mujoco.MjvOption()
         self._camera = mujoco.MjvCamera()
-        self._context: Any = None
         self._gl: Any = _make_context(width, height)
         self._gl.make_current()
+        self._buffers: list[_Buffer] = []
+        if fine:  # drawn at twice the size, then averaged
+            self._add_buffer(_Quality(2 * width, 2 * height, 4, 4096, (48, 24)))
+        else:
+            small = max(16, width // _SHADE_SCALE), max(16, height // _SHADE_SCALE)
+            self._add_buffer(_Quality(width, height, 4, 1024, (20, 8)))
+            self._add_buffer(_Quality(*small, 0, 1024, (16, 8)))
+        self._model = self._buffers[0].model
+
+    def _add_buffer(self, quality: _Quality) -> None:
         try:
-            font = mujoco.mjtFontScale.mjFONTSCALE_150.value
-            self._context = mujoco.MjrContext(self._model, font)
+            self._buffers.append(_Buffer(self._model, quality))
         except mujoco.FatalError as error:
             raise DrawError(_advice(_chosen(), error)) from error
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
 
     def draw(self, data: mujoco.MjData, view: View, marks: Sequence[Mark] = ()) -> np.ndarray:
-        """The picture: uint8 `[height, width, 3]`."""
-        if self._context is None:
+        """Draw a picture: uint8 `[height, width, 3]`."""
+        if not self._buffers:
             raise RuntimeError("this renderer is closed: make a new one")
         _aim(self._camera, view)
         # The camera first: an endless floor is laid around where it stands.
         mujoco.mjv_updateCamera(self._model, data, self._camera, self._scene)
         mujoco.mjv_updateScene(self._model, data, self._option, None, self._camera,
                                mujoco.mjtCatBit.mjCAT_ALL.value, self._scene)  # fmt: skip
-        _add_marks(self._scene, marks)
         self._gl.make_current()
-        pixels = self._draw_fine() if self._fine else self._render()
+        if self._fine:
+            _add_marks(self._scene, marks)
+            pixels = self._draw_fine()
+        else:
+            light = self._light()  # without the marks, which cast no shadow
+            _add_marks(self._scene, marks)
+            lit = self._buffers[0].render(self._scene, shadows=False)
+            pixels = np.minimum(lit * light, 255.0).astype(np.uint8)
         return np.ascontiguousarray(pixels[::-1])
 
-    def _render(self) -> np.ndarray:
-        """The scene as it is, from the lowest row to the highest."""
-        width, height = self._size
-        pixels = np.empty((height, width, 3), dtype=np.uint8)
-        mujoco.mjr_render(self._rect, self._scene, self._context)
-        mujoco.mjr_readPixels(pixels, None, self._rect, self._context)
-        return pixels
+    def _light(self) -> np.ndarray:
+        """How much of the light reaches each pixel: `[height, width, 1]`, about 0.5 in a shadow.
+
+        A small picture with shadows is divided by one without, and blurred. That is quicker than sharp
+        shadows in the picture itself.
+        """
+        from PIL import Image, ImageFilter
+
+        small = self._buffers[1]
+        lit, shaded = (small.render(self._scene, shadows) for shadows in (False, True))
+        light = (shaded.sum(axis=2) + _DARK) / (lit.sum(axis=2) + _DARK)
+        mask = Image.fromarray(np.rint(200 * light).clip(0, 255).astype(np.uint8))
+        mask = mask.filter(ImageFilter.GaussianBlur(_SHADE_BLUR))
+        mask = mask.resize(self._size, Image.Resampling.BICUBIC)
+        return np.asarray(mask, dtype=np.float32)[..., None] / 200
 
     def _draw_fine(self) -> np.ndarray:
         """The mean of pictures with the sun in slightly different places, at half the size."""
         lights = [self._scene.lights[i] for i in range(self._scene.nlight)]
         suns = [(light, light.dir.copy()) for light in lights if light.castshadow]
-        total = np.zeros((self._size[1], self._size[0], 3), dtype=np.float32)
+        (width, height), picture = self._size, self._buffers[0]
+        total = np.zeros((2 * height, 2 * width, 3), dtype=np.float32)
         for i in range(_SUNS):  # evenly spread over a disc
             far, angle = _SUN_SIZE * np.sqrt((i + 0.5) / _SUNS), 2.39996 * i
             shift = (far * np.cos(angle), far * np.sin(angle), 0.0)
             for light, direction in suns:
                 light.dir[:] = (direction + shift) / np.linalg.norm(direction + shift)
-            total += self._render()
-        blocks = total.reshape(self._size[1] // 2, 2, self._size[0] // 2, 2, 3)
+            total += picture.render(self._scene, shadows=True)
+        blocks = total.reshape(height, 2, width, 2, 3)
         return np.rint(blocks.mean(axis=(1, 3)) / _SUNS).astype(np.uint8)
 
     def close(self) -> None:
-        if self._context is not None:
+        if self._buffers:
             self._gl.make_current()
-            self._context.free()
+            for buffer in self._buffers:
+                buffer.free()
             self._gl.free()
-            self._context = None
+            self._buffers = []
+
+
+@dataclass(frozen=True)
+class _Quality:
+    """How well a scene is drawn."""
+
+    width: int
+    height: int
+    samples: int
+    """For each pixel, which smooths edges"""
+    shadow: int
+    """Side of the shadow map, in pixels"""
+    detail: tuple[int, int]
+    """Around and along round shapes"""
+
+
+class _Buffer:
+    """What a scene is drawn into."""
+
+    def __init__(self, model: mujoco.MjModel, quality: _Quality) -> None:
+        self.model = _looks(model, quality)
+        self._shape = (quality.height, quality.width, 3)
+        self._rect = mujoco.MjrRect(0, 0, quality.width, quality.height)
+        font = mujoco.mjtFontScale.mjFONTSCALE_150.value
+        self._context = mujoco.MjrContext(self.model, font)
+
+    def render(self, scene: Any, shadows: bool) -> np.ndarray:
+        """Draw the scene. The lowest row comes first."""
+        pixels = np.empty(self._shape, dtype=np.uint8)
+        scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW.value] = shadows
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+        mujoco.mjr_render(self._rect, scene, self._context)
+        mujoco.mjr_readPixels(pixels, None, self._rect, self._context)
+        return pixels
+
+    def free(self) -> None:
+        self._context.free()
 
 
 class Window:
-    """MuJoCo's viewer showing one world that somebody else steps."""
+    """MuJoCo's viewer on one world. The caller steps the world."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, view: View) -> None:
         _check_display()
@@ -176,7 +239,7 @@ class Window:
 def body_box(
     model: mujoco.MjModel, data: mujoco.MjData, prefix: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest corner `[3]` of the bodies whose names start so (their bounding balls)."""
+    """Return the lowest and highest corner `[3]` of a box around the bodies with this prefix."""
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
     for i in range(model.ngeom):
         if not model.body(model.geom_bodyid[i]).name.startswith(prefix):
@@ -217,23 +280,21 @@ def _add_marks(scene: Any, marks: Sequence[Mark]) -> None:
         scene.ngeom += 1
 
 
-def _looks(model: mujoco.MjModel, width: int, height: int, fine: bool) -> mujoco.MjModel:
-    """A copy of the model made for pictures; the physics of the model itself is left alone.
+def _looks(model: mujoco.MjModel, quality: _Quality) -> mujoco.MjModel:
+    """Return a copy of the model with settings for pictures. The model itself is not changed.
 
-    The floor has no end, as in physics. The buffer has exactly the picture's size, as clearing a
-    larger one is slow. Shadows reach over the whole arena, whatever the size of the robot. A picture
-    that is not fine has a small shadow map and coarse shapes, which halves the time of a video
-    (benchmarks/video.py).
+    The floor is infinite, as in physics. The buffer has exactly the size of the picture, because clearing
+    a larger one is slow. Shadows cover the whole arena for a robot of any size.
     """
     looks = copy.copy(model)
     looks.geom_size[looks.geom_type == mujoco.mjtGeom.mjGEOM_PLANE.value, :2] = 0.0
     vis = looks.vis
-    vis.global_.offwidth, vis.global_.offheight = width, height
+    vis.global_.offwidth, vis.global_.offheight = quality.width, quality.height
     vis.map.shadowclip = _SHADOW_REACH / model.stat.extent
     vis.map.zfar = _HORIZON / model.stat.extent
-    vis.quality.offsamples = 4
-    vis.quality.shadowsize = 4096 if fine else 1024
-    vis.quality.numslices, vis.quality.numstacks = (48, 24) if fine else (16, 8)
+    vis.quality.offsamples = quality.samples
+    vis.quality.shadowsize = quality.shadow
+    vis.quality.numslices, vis.quality.numstacks = quality.detail
     vis.headlight.diffuse[:] = 0.32
     vis.rgba.haze[:] = (0.95, 0.96, 0.98, 1.0)
     return looks
@@ -243,7 +304,7 @@ def _looks(model: mujoco.MjModel, width: int, height: int, fine: bool) -> mujoco
 
 
 def _make_context(width: int, height: int) -> Any:
-    """An OpenGL context: the one MUJOCO_GL names, else EGL, else OSMesa."""
+    """Create an OpenGL context: the one that MUJOCO_GL names, or else EGL, or else OSMesa."""
     if _chosen() or platform.system() != "Linux":
         return _default_context(_chosen(), width, height)
     problems = []
@@ -270,7 +331,7 @@ def _try_context(name: str, module: str, width: int, height: int) -> Any:
 
 
 def _default_context(chosen: str, width: int, height: int) -> Any:
-    """The context of MuJoCo's own choice, made when mujoco was imported."""
+    """Create the context that MuJoCo chose when it was imported."""
     try:
         if chosen in dict(_HEADLESS):
             return importlib.import_module(dict(_HEADLESS)[chosen]).GLContext(width, height)
@@ -288,14 +349,14 @@ def _advice(chosen: str, error: Exception) -> str:
 
 
 def _forget_opengl(module: str) -> None:
-    """PyOpenGL binds to one platform when imported: forget it, so that the next can be tried."""
+    """Unload PyOpenGL, which supports only one platform after its import, to try the next one."""
     os.environ.pop("PYOPENGL_PLATFORM", None)
     for name in [n for n in sys.modules if n.split(".")[0] == "OpenGL" or n.startswith(module)]:
         del sys.modules[name]
 
 
 def _gl_errors() -> tuple[type[Exception], ...]:
-    """All the ways in which a missing or broken OpenGL library shows."""
+    """Return the exceptions that a missing or broken OpenGL library raises."""
     known = (ImportError, OSError, AttributeError, TypeError, RuntimeError)
     try:
         return (*known, importlib.import_module("OpenGL.error").Error)
@@ -308,7 +369,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_display() -> None:
-    """Raise DrawError without a display: MuJoCo's viewer would wait for its window for ever."""
+    """Raise DrawError without a display. MuJoCo's viewer would wait for its window for ever."""
     headless = not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     if platform.system() == "Linux" and headless:
         raise DrawError("no display to open a window on: write a video instead (--video out.mp4)")

@@ -1,4 +1,4 @@
-"""The shapes of a model and where its bodies are: what a viewer outside of MuJoCo needs."""
+"""The shapes of a model and the poses of its bodies, for a viewer outside of MuJoCo."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Mesh:
 
 @dataclass(frozen=True)
 class Shapes:
-    """Everything that can be seen of a model."""
+    """All visible shapes of a model."""
 
     geoms: tuple[Geom, ...]
     meshes: tuple[Mesh, ...]
@@ -114,7 +114,7 @@ def sensor_rows(
 
 
 def _colour(model: mujoco.MjModel, geom: int) -> tuple[float, ...]:
-    """Its own colour, or that of its material if it has none."""
+    """Return the colour of a geom, or of its material if it has none."""
     own, material = model.geom_rgba[geom], int(model.geom_matid[geom])
     use_material = material >= 0 and np.array_equal(own, _DEFAULT_COLOUR)
     return tuple((model.mat_rgba[material] if use_material else own).tolist())

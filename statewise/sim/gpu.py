@@ -1,7 +1,7 @@
-"""Physics on a GPU: `mujoco_warp`, all worlds at once, one graph launch for each call.
+"""Physics on a GPU, by `mujoco_warp`. Each call launches one graph for all worlds.
 
-Needs the packages of `pip install 'statewise[gpu]'`; nothing else imports this module before a GPU
-is asked for. Worlds are float32 and live on the device; tensors here are views of their memory.
+It needs the packages of `pip install 'statewise[gpu]'`. This module is imported only if a GPU is
+requested. Worlds are float32 and stay on the device. The tensors here are views of their memory.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _faults_kernel(
     fault: wp.array[bool],
     reason: wp.array[int],
 ) -> None:
-    """In which worlds the last step failed, and why worlds failed so far."""
+    """Find the worlds in which the last step failed, and collect the reasons so far."""
     world = wp.tid()
     bits = overflow[world] & wp.static(_OVERFLOWS)
     # The engine looks at these when it integrates, so not after the last substep.
@@ -121,11 +121,10 @@ class WarpSim:
     # The contract ------------------------------------------------------------------------------
 
     def reset(self, where: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
-        """Put the worlds of a mask `where [B]` into rest at the given state; sensors `[B, ns]`.
+        """Set the worlds of a mask `where [B]` to a state, at rest, and return all sensors `[B, ns]`.
 
-        Takes rows for every world, `[B, nq]`, `[B, nmocap, 3]`, `[B, nmocap, 4]`, and uses those of
-        the mask. The others go on as if nothing had happened; their sensors come back as they are.
-        Never waits for the device.
+        It takes rows for every world, `[B, nq]`, `[B, nmocap, 3]`, `[B, nmocap, 4]`, and uses those of
+        the mask. The other worlds and their sensors do not change. It never waits for the device.
         """
         given = {"qpos": qpos, "mocap_pos": mocap_pos, "mocap_quat": mocap_quat} | self._start
         for name, view in self._view.items():
@@ -138,7 +137,7 @@ class WarpSim:
         return self._sensors.clone()
 
     def step(self, ctrl: Tensor) -> Tensor:
-        """Advance every world by one control step; their sensors `[B, ns]`.
+        """Advance every world by one control step, and return the sensors `[B, ns]`.
 
         `fault [B]` then tells in which worlds the state is not finite or a buffer was too small.
         Never waits for the device.
@@ -149,7 +148,7 @@ class WarpSim:
 
     @property
     def messages(self) -> dict[int, str]:
-        """Why each world failed that did since this was last read. Waits for the device."""
+        """Why worlds failed since this was last read. It waits for the device."""
         reasons = self._reasons.tolist()
         self._reasons.zero_()
         return {world: _explain(bits) for world, bits in enumerate(reasons) if bits}
@@ -160,7 +159,7 @@ class WarpSim:
         return with_mocap({name: self._view[name].clone() for name in names})
 
     def state(self) -> dict[str, Any]:
-        """All that the next step depends on."""
+        """Return everything that the next step depends on."""
         return {name: view.clone() for name, view in self._view.items()}
 
     def worlds(self) -> dict[str, Tensor]:
@@ -182,7 +181,7 @@ class WarpSim:
             view.copy_(state[name])
 
     def data(self, world: int) -> mujoco.MjData:
-        """One world as a MuJoCo data, positions computed: to draw it or to look into it."""
+        """Return one world as an MjData with all positions computed, for drawing or inspection."""
         data = mujoco.MjData(self.model)
         for name, view in self._view.items():
             value = view[world].cpu().numpy()
@@ -224,7 +223,7 @@ class WarpSim:
         self._prepare(deterministic)
 
     def _prepare(self, deterministic: bool) -> None:
-        """Compile every kernel, then record the graphs; the worlds are left as they were."""
+        """Compile every kernel and record the graphs. The worlds do not change."""
         self._finish()
         start = self.state()
         self._finish()
@@ -250,7 +249,7 @@ class WarpSim:
         self._finish()
 
     def _repeats(self, start: dict[str, Any]) -> bool:
-        """Whether a few steps under random controls lead twice to the same bits."""
+        """Whether a few steps with random controls give the same bits twice."""
         shape = (_REPEATED, *self._view["ctrl"].shape)
         generator = torch.Generator().manual_seed(0)
         controls = torch.rand(shape, generator=generator, dtype=torch.float32) * 2 - 1
@@ -263,14 +262,14 @@ class WarpSim:
         return torch.equal(*ends)
 
     def _finish(self) -> None:
-        """Wait for all of the device: Warp and torch have their own streams while building."""
+        """Wait for the device. While building, Warp and torch use streams of their own."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def _record(self, call: Callable[[], None]) -> Any:
-        """The graph of a call, launched once so that it holds its memory from now on.
+        """Record a call as a graph, and launch it once so that it keeps its memory.
 
-        Recorded on Warp's own stream, as CUDA cannot record on torch's default one.
+        It is recorded on Warp's own stream, because CUDA cannot record on torch's default stream.
         """
         with wp.ScopedCapture(device=self._warp_device) as capture:
             call()
@@ -278,7 +277,7 @@ class WarpSim:
         return capture.graph
 
     def _launch(self, graph: Any) -> None:
-        """Run a graph in torch's order of things."""
+        """Launch a graph on torch's stream."""
         if self.device.type == "cpu":
             wp.capture_launch(graph)
             return
@@ -288,7 +287,7 @@ class WarpSim:
         wp.capture_launch(graph, stream=self._streams[current.cuda_stream])
 
     def _advance(self) -> None:
-        """One control step, and sensors that speak of the newest state."""
+        """Take one control step, and update the sensors to the newest state."""
         flags = self._m.opt.disableflags
         self._m.opt.disableflags = flags | _NO_SENSORS  # only the last ones are read
         for _ in range(self.scene.substeps):
@@ -299,7 +298,7 @@ class WarpSim:
         self._d.overflow.zero_()  # only now: what the look after a reset left counts in this step
 
     def _look(self) -> None:
-        """Sensors of the current state. The state itself is not touched."""
+        """Update the sensors to the current state. The state does not change."""
         mjw.forward(self._m, self._d)
 
     def _find_faults(self) -> None:
@@ -314,7 +313,7 @@ class WarpSim:
         )  # fmt: skip
 
     def _too_many(self, num_worlds: int, contact_room: float) -> str:
-        """What to say when the worlds do not fit the device."""
+        """Return the message for worlds that do not fit the device."""
         few = 64
         with wp.ScopedDevice("cpu"):
             model = _for_warp(self.model)
@@ -330,7 +329,7 @@ class WarpSim:
 
 
 def _for_warp(model: mujoco.MjModel) -> mujoco.MjModel:
-    """A copy that Warp takes: it refuses a flag for what it never does, to put a world back."""
+    """Return a copy without a flag that Warp refuses. Warp never resets a world by itself."""
     model = copy.copy(model)
     model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     return model
@@ -347,11 +346,11 @@ def buffer_sizes(
 ) -> tuple[int, int]:
     """Contacts of all worlds together, and constraint rows of one world, to make room for.
 
-    Rows: every joint at its limit; and twice the contacts of the worst of many seeded random poses,
-    of which those count that are not deep inside something, or one contact of every geom that
-    moves if that is more: a robot that flies hardly touches the floor in a random pose. Contacts,
-    and the `pairs` of geoms that might touch, share one buffer: it holds what worlds have on
-    average, and all that some worlds can have. Both times `room`.
+    The rows cover every joint at its limit, and twice the contacts of the worst random pose. Poses deep
+    inside something do not count. There is at least one contact for every geom that moves, because a
+    robot that flies hardly touches the floor in a random pose. Contacts and the `pairs` of geoms that
+    may touch share one buffer for all worlds. It holds what worlds have on average, and all that some
+    worlds can have. Both sizes are multiplied by `room`.
     """
     contact_rows, other_rows = _worst_pose(model)
     limits = int(model.jnt_limited.sum() + model.tendon_limited.sum())
@@ -365,7 +364,7 @@ def buffer_sizes(
 
 
 def _worst_pose(model: mujoco.MjModel) -> tuple[int, int]:
-    """The most constraint rows from contacts, and from equalities and friction, in random poses."""
+    """Return the most constraint rows of contacts, and of equalities and friction, over random poses."""
     data, generator = mujoco.MjData(model), np.random.default_rng(0)
     limited = (model.jnt_limited > 0) & (model.jnt_type >= mujoco.mjtJoint.mjJNT_SLIDE.value)
     joints, ranges = model.jnt_qposadr[limited], model.jnt_range[limited].T
@@ -382,13 +381,13 @@ def _worst_pose(model: mujoco.MjModel) -> tuple[int, int]:
 
 
 def _contact_rows(model: mujoco.MjModel, size: np.ndarray) -> np.ndarray:
-    """Constraint rows of contacts with so many dimensions each."""
+    """Return the constraint rows of contacts with these numbers of dimensions."""
     pyramid = model.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
     return np.maximum(1, 2 * (size - 1)) if pyramid else size
 
 
 def _torch_device(name: str) -> torch.device:
-    """ "cuda", "cuda:1" or "warp-cpu" as a torch device; says so where there is no such GPU."""
+    """Return the torch device of "cuda", "cuda:1" or "warp-cpu". GpuError if there is no such GPU."""
     if name == "warp-cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available() or not wp.get_cuda_devices():
@@ -405,7 +404,7 @@ def _torch_device(name: str) -> torch.device:
 
 
 def _explain(bits: int) -> str:
-    """The reasons in a fault's bits, and what to do about those that have a remedy."""
+    """Return the reasons for a fault, and what to do about them."""
     found = [text for bit, text in _REASONS.items() if bits & bit]
     advice = "; make the environment with a larger contact_room" if bits & _OVERFLOWS else ""
     return ", ".join(found) + advice

@@ -15,7 +15,7 @@ _GAP = 0.001  # so that rounding does not decide whether a foot touches at the s
 
 @dataclass(frozen=True)
 class Facts:
-    """What a robot's file tells about it. Lengths in metres."""
+    """What the file of a robot says about it. Lengths in metres."""
 
     timestep: float
     """Seconds of one step of physics"""

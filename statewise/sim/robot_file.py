@@ -222,7 +222,7 @@ def _joint_qpos(model: mujoco.MjModel, data: mujoco.MjData, joint: int) -> np.nd
 
 
 def _remove_scenery(spec: mujoco.MjSpec, base: Base) -> None:
-    """Remove what the arena brings itself: floor, lights, sky.
+    """Remove floor, lights and sky, because the arena has its own.
 
     A free robot starts anywhere, so other things that are fixed to the world go as well. Those of a
     robot on a mount, such as the table below an arm, move with the mount.
@@ -251,7 +251,7 @@ def _free_bodies_to_slides(
     data: mujoco.MjData,
     joints: dict[str, np.ndarray],
 ) -> None:
-    """Let loose bodies beside a fixed robot hang on its mount, by three slides and a ball joint.
+    """Attach loose bodies beside a fixed robot to its mount, by three slides and a ball joint.
 
     MuJoCo allows free joints at the top level only.
     """
@@ -270,7 +270,7 @@ def _free_bodies_to_slides(
 
 
 def _plain(joint: mujoco.MjsJoint) -> None:
-    """Take back what the file's defaults for joints would add."""
+    """Undo what the file's defaults for joints would add."""
     for name in ("damping", "stiffness", "frictionloss", "armature"):
         value = getattr(joint, name)
         setattr(joint, name, 0.0 if np.ndim(value) == 0 else np.zeros_like(value))

@@ -48,7 +48,7 @@ class Scene:
     act: np.ndarray
     """Activations `[na]` at the start"""
     _rest: dict[torch.device, Tensor] = field(default_factory=dict, repr=False, compare=False)
-    """The start pose on each device: brought there once, as a copy waits for the device."""
+    """The start pose on each device. It is copied there once, because a copy waits for the device."""
 
     @property
     def control_dt(self) -> float:
@@ -73,7 +73,7 @@ class Scene:
     def start_state(
         self, robot: Tensor, yaw: Tensor, bodies: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Where k worlds begin, from `robot [k, 2]`, `yaw [k]` and the other `bodies [k, P, 3]`.
+        """Return the start of k worlds from `robot [k, 2]`, `yaw [k]` and the other `bodies [k, P, 3]`.
 
         Returns qpos `[k, nq]`, mocap positions `[k, nmocap, 3]` and quaternions `[k, nmocap, 4]`.
         """
@@ -127,7 +127,7 @@ def with_mocap(positions: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Controls:
-    """Actions `[R, nu]` from -1 to 1 become controls, linearly on either side of 0."""
+    """Maps actions `[R, nu]` from -1 to 1 to controls. The map is linear on either side of 0."""
 
     def __init__(
         self, zero: np.ndarray, up: np.ndarray, down: np.ndarray, device: torch.device
@@ -195,7 +195,7 @@ def build_scene(
 def _found(
     model: mujoco.MjModel, read: ReadRobot, robot: RobotFile, bodies: Mapping[str, Body]
 ) -> Scene:
-    """The compiled scene, with the robot's start pose found in it."""
+    """Return the compiled scene with the robot's start pose."""
     sensors = {
         model.sensor(i).name.removeprefix(ROBOT): slice(int(adr), int(adr + dim))
         for i, (adr, dim) in enumerate(zip(model.sensor_adr, model.sensor_dim, strict=True))
@@ -225,7 +225,7 @@ def _found(
 
 
 def _collision_bits(read: ReadRobot) -> dict[str, int]:
-    """Bits for floor and pillars if the file's own would pass through the usual ones."""
+    """Return collision bits for floor and pillars, if the robot would pass through the usual ones."""
     model = read.model
     mine = model.body_rootid[model.geom_bodyid] == model.body(read.base.top).id
     contype, conaffinity = model.geom_contype[mine], model.geom_conaffinity[mine]
@@ -243,7 +243,7 @@ def _integrator(name: str) -> int:
 
 
 def _decorate(scene: mujoco.MjSpec) -> None:
-    """Light and ground texture: for pictures only."""
+    """Add lights and the texture of the ground, for pictures only."""
     scene.visual.headlight.ambient = [0.35, 0.35, 0.35]
     scene.visual.headlight.diffuse = [0.32, 0.32, 0.32]
     scene.visual.headlight.specular = [0.1, 0.1, 0.1]

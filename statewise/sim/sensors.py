@@ -30,12 +30,12 @@ _JOINT = {
 }
 _IMU_SITE = "statewise_imu"
 _RESERVED = ("contact_",)
-"""Sensors of the arena begin with these, and read as contacts with its objects."""
+"""Prefixes of the arena's sensors, which measure contacts with its objects."""
 _FORCE = "force"  # force_<actuator>
 
 
 def check_names(spec: mujoco.MjSpec, path: Path) -> None:
-    """Refuse sensors that would be taken for sensors of the arena."""
+    """Refuse names that the sensors of the arena use."""
     for sensor in spec.sensors:
         if sensor.name.startswith(_RESERVED):
             raise RobotFileError(
@@ -52,7 +52,7 @@ def add_sensors(
     places: Sequence[str],
     path: Path,
 ) -> None:
-    """Add what matches `wanted`, names or patterns, and `places`, where the file has no such sensor.
+    """Add the `wanted` sensors, by name or pattern, and the `places` that the file does not have.
 
     Known are an IMU on the root, `jointpos_<joint>`, `jointvel_<joint>` and `force_<actuator>`.
     A place is `<point>_pos`, `_x`, `_y` or `_z`; a point is `root` or the name of a body or site.

@@ -1,4 +1,4 @@
-"""Physics that differs from episode to episode: CPU worlds, each with a model of its own.
+"""Physics that varies from episode to episode. Each CPU world has a model of its own.
 
 A variation draws one value for each episode, uniformly from its range, when a world is reset. Pushes are
 drawn anew in every step.
@@ -26,7 +26,7 @@ _FACTORS = {
 """Variations that multiply fields of the model."""
 _PUSHES_PER_SECOND = 1.0
 _DERIVED = ("body_mass", "body_inertia")
-"""Fields that other constants of the model follow from."""
+"""Fields that other constants of the model are computed from."""
 
 
 def variations_of(scene: Scene) -> dict[str, str]:
@@ -85,7 +85,7 @@ class VariedSim:
         return self.inner.messages
 
     def reset(self, where: Tensor, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor) -> Tensor:
-        """Draw the values of new episodes in the worlds `where [k]` and put them to their starts."""
+        """Draw the values of new episodes in the worlds `where [k]`, and reset these worlds."""
         self._values[where] = self._low + self._width * self._uniform(len(where), len(self._names))
         self._apply(where)
         if "start" not in self._names:
@@ -161,12 +161,12 @@ def _root(scene: Scene) -> int:
 
 
 def _base(model: mujoco.MjModel, name: str) -> np.ndarray:
-    """A field of the model as it is, as a copy."""
+    """Return a copy of a field of the model."""
     return np.array(getattr(model, name), dtype=np.float64)
 
 
 def _touches(scene: Scene) -> bool:
-    """Whether the robot ever touches anything: pillars, or the floor within a second of rest."""
+    """Whether the robot can touch anything: pillars, or the floor within a second from the start."""
     if scene.bodies:
         return True
     data = mujoco.MjData(scene.model)

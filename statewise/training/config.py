@@ -18,7 +18,7 @@ from statewise.envs.robots import training_steps
 from statewise.envs.suites import proper_name
 from statewise.extras import installed, need
 from statewise.plugins import is_gym
-from statewise.runs.epochs import planned_epochs, usual_final_batch
+from statewise.runs.epochs import Earlier, Plan, earlier_lengths, make_plan, usual_final_batch
 from statewise.runs.folder import file_name
 from statewise.runs.identity import new_run_id
 from statewise.runs.shapes import check
@@ -137,24 +137,45 @@ class TrainSettings:
         )
 
     @property
+    def plan(self) -> Plan:
+        """The epochs of the run."""
+        return make_plan(self.steps, self.steps_per_epoch, self.final_batch)
+
+    @property
     def epochs(self) -> int:
-        return planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)[0]
+        return self.plan.epochs
 
     @property
     def planned_steps(self) -> int:
         """Steps of all epochs and worlds: `steps`, rounded to whole epochs."""
-        epochs, short = planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)
-        return self.steps_per_epoch * (short + (epochs - short) * self.final_batch)
+        return self.steps_per_epoch * self.plan.length
 
     def horizon(self, epoch: int) -> int:
         """Steps of each world in an epoch, the first of which is 1."""
-        short = planned_epochs(self.steps, self.steps_per_epoch, self.final_batch)[1]
-        return self.steps_per_epoch // self.num_envs * (self.final_batch if epoch > short else 1)
+        return self.steps_per_epoch // self.num_envs * self.plan.factor(epoch)
+
+    def extended(self, steps: int, epoch: int) -> ExtendedSettings:
+        """Return these settings with another length, for a run that has done some epochs."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(TrainSettings)}
+        earlier = (*getattr(self, "earlier", ()), (self.steps, epoch))
+        return ExtendedSettings(**values | {"steps": steps}, earlier=earlier)
 
     @property
     def folder(self) -> Path:
         label = self.label or self.algo
         return Path(self.out) / file_name(self.suite) / label / f"seed-{self.seed}"
+
+
+@dataclass(frozen=True)
+class ExtendedSettings(TrainSettings):
+    """The settings of a run whose length was changed after it had begun."""
+
+    earlier: Earlier = ()
+    """The lengths that it had before."""
+
+    @property
+    def plan(self) -> Plan:
+        return make_plan(self.steps, self.steps_per_epoch, self.final_batch, self.earlier)
 
 
 def parse_run(given: dict[str, Any], text: bool) -> tuple[TrainSettings, Settings]:
@@ -206,16 +227,17 @@ def read_config(config: dict[str, Any]) -> tuple[TrainSettings, Settings]:
     try:
         check({"algo": ""} | train, {"algo": str}, "train")
         kind = get_algorithm(train.get("algo", ""))
+        earlier = earlier_lengths(config)
         with settings.on_command_line(False):  # the file has names of settings, not options
-            found = (
-                settings.parse(TrainSettings, train, text=False),
-                settings.parse(kind.settings_class, own, text=False),
-            )
+            own_settings = settings.parse(kind.settings_class, own, text=False)
+            if not earlier:
+                return settings.parse(TrainSettings, train, text=False), own_settings
+            extended = settings.parse(ExtendedSettings, train | {"earlier": earlier}, text=False)
+            return extended, own_settings
     except ValueError as error:
         plugins = " ".join(map(str, train.get("imports") or ()))
         hint = f" It was trained with {asked('imports', plugins)}." if plugins else ""
         raise ValueError(f"config.json (statewise {made_by}): {error}{hint}") from error
-    return found
 
 
 def read_spec(config: dict[str, Any]) -> EnvSpec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import resource
 import time
@@ -19,6 +18,7 @@ from statewise.envs.make import make_env
 from statewise.metrics import describe
 from statewise.plugins import import_modules, is_gym
 from statewise.runs import checkpoint
+from statewise.runs.epochs import make_plan
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.journal import MARK, Mark
 from statewise.runs.shapes import check
@@ -97,13 +97,17 @@ class Training:
         """Continue a run from the newest checkpoint that works. steps: a new length of the run."""
         folder = RunFolder.open(path)
         planned, algo_settings = read_config(folder.config())
-        settings = planned if steps is None else _with_steps(planned, steps, folder.metrics())
+        settings = planned
+        if steps not in (None, planned.steps):
+            _check_steps(planned, steps, folder.metrics())
+            settings = planned.extended(steps, epoch=0)
         worlds = build_env(settings) if env is None else env
 
         def load(path: Path, state: dict[str, Any]) -> tuple[Training, dict[str, Mark]]:
-            training = cls(
-                settings, algo_settings, folder, worlds
-            )  # anew: a load may fail half-way
+            length = settings
+            if settings is not planned:  # what is left is planned from what is done
+                length = planned.extended(settings.steps, state["epoch"])
+            training = cls(length, algo_settings, folder, worlds)  # anew: a load may fail half-way
             training.load_state_dict(state)
             return training, {
                 name: state["files"][name] for name in ("metrics.jsonl", "episodes.csv")
@@ -123,8 +127,8 @@ class Training:
         if past := folder.metrics():
             training.blocked = BlockedConstraints(training.env.spec.cost_names, past[-1])
         folder.clean(settings.keep_checkpoints)
-        if settings.steps != planned.steps:  # last, so that a run that cannot go on is left alone
-            folder.extend(settings.steps)
+        if settings is not planned:  # last, so that a run that cannot go on is left alone
+            folder.extend(settings.steps, training.epoch)
             training._warn_of_schedules()
         log.info("continuing %s after epoch %d", path, training.epoch)
         return training
@@ -135,7 +139,10 @@ class Training:
 
     def _warn_of_schedules(self) -> None:
         """Say which settings make an extended run differ from one that was as long from the start."""
-        larger = ("final_batch",) if self.settings.final_batch > 1 else ()
+        from_start = make_plan(
+            self.settings.steps, self.settings.steps_per_epoch, self.settings.final_batch
+        )
+        larger = ("final_batch",) if self.settings.plan != from_start else ()
         if names := self.algo.scheduled + larger:
             log.warning(
                 "%s of %s is a schedule over the whole run. Earlier epochs followed the old length, so "
@@ -251,17 +258,17 @@ def run(training: Training, report: Callable[[Metrics], None]) -> bool:
     return training.finished
 
 
-def _with_steps(settings: TrainSettings, steps: int, done: list[Metrics]) -> TrainSettings:
-    """The settings of a run with another length. ValueError if more has been done than it has."""
-    changed = dataclasses.replace(settings, steps=steps)
+def _check_steps(settings: TrainSettings, steps: int, done: list[Metrics]) -> None:
+    """Raise ValueError if a run has already done more than another length, rounded to an epoch."""
     steps_done = done[-1]["steps"] if done else 0
     least = max(steps_done, settings.steps_per_epoch)
-    if steps < settings.steps_per_epoch or changed.epochs < len(done):
+    if steps < max(
+        settings.steps_per_epoch, steps_done - settings.steps_per_epoch * settings.final_batch / 2
+    ):
         raise ValueError(
             f"{asked('steps')} is {steps:,}, and the run has done {steps_done:,} already: "
             f"give at least {least:,}"
         )
-    return changed
 
 
 def _check_state(state: dict[str, Any], num_costs: int) -> None:

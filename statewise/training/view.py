@@ -25,6 +25,8 @@ _CASES = {
 }  # fmt: skip
 _TROUBLES = ("sim/faults", "update/skipped")
 _LINE_SECONDS = 10.0
+_WIDE = 100
+"""Columns of a terminal from which on the table has room for units."""
 _AGO = 10
 """Epochs between the two that the table compares."""
 
@@ -72,7 +74,7 @@ class View(LiveView):
         self._recent.append(epoch)
         self._bar.update(self._task, completed=epoch["epoch"], description=self._pace())
         if self.console.is_terminal:
-            self.live.update(Group("", self._table(), "", self._bar))
+            self.live.update(Group("", self._table(), self._last_update(), "", self._bar))
         elif self.training.finished or time.monotonic() - self._last_line > _LINE_SECONDS:
             self._last_line = time.monotonic()
             self.console.print(self._line(), soft_wrap=True, highlight=False)
@@ -80,25 +82,30 @@ class View(LiveView):
     def _table(self) -> Table:
         """The numbers worth watching: now, their units, and what they were some epochs ago."""
         now, before = self._recent[-1], self._recent[0]
-        ago = now["epoch"] - before["epoch"]
+        ago, wide = now["epoch"] - before["epoch"], self.console.width >= _WIDE
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
         table.add_column("", no_wrap=True)
         table.add_column("now", justify="right", style="bold", no_wrap=True)
-        table.add_column("", style="dim", no_wrap=True)
+        if wide:
+            table.add_column("", style="dim", no_wrap=True)
         table.add_column("trend", no_wrap=True)
         table.add_column(f"{several(ago, 'epoch')} ago", justify="right", style="dim", no_wrap=True)
         for key in self._keys():
             value, old = now.get(key), before.get(key)
             shown, unit = _text(key, value), metrics.find(key).unit
             past = _text(key, old) if ago else ""
-            table.add_row(metrics.title(key), shown, unit, _trend(key, value, old), past)
-        if (case := now.get("policy/case")) is not None:
-            table.add_row("last update", "", _CASES.get(int(case), str(case)))
+            units = (unit,) if wide else ()
+            table.add_row(metrics.title(key), shown, *units, _trend(key, value, old), past)
         for key in _TROUBLES:
             if now.get(key):
                 shown = _text(key, now[key])
                 table.add_row(styled(metrics.title(key), "red"), styled(shown, "red"))
         return table
+
+    def _last_update(self) -> str:
+        """What the update of the newest epoch did about the constraints, if the algorithm says so."""
+        case = self._recent[-1].get("policy/case")
+        return "" if case is None else f"last update: {_CASES.get(int(case), str(case))}"
 
     def _line(self) -> str:
         """The same in one line, for a log file."""
@@ -108,7 +115,8 @@ class View(LiveView):
         return f"epoch {now['epoch']}/{self.training.settings.epochs}: {numbers} ({self._pace()})"
 
     def _keys(self) -> list[str]:
-        return metrics.live_keys(self.training.env.spec.cost_names)
+        keys = metrics.live_keys(self.training.env.spec.cost_names)
+        return [key for key in keys if key != "time/steps_per_second"]  # stands beside the bar
 
     def _pace(self) -> str:
         """Time left and speed, from the last epochs."""

@@ -242,7 +242,7 @@ def test_drawing_changes_nothing() -> None:
     assert torch.equal(trajectory(draw=True), trajectory(draw=False))
 
 
-def test_fine_pictures_have_soft_shadows_and_the_same_content() -> None:
+def test_pictures_have_soft_shadows_and_fine_ones_the_same_content() -> None:
     """A shadow with a hard edge has two shades; a soft one has many between them."""
     env = point_world([1.2, 1.2])
     shades, pictures = [], []
@@ -254,7 +254,7 @@ def test_fine_pictures_have_soft_shadows_and_the_same_content() -> None:
         pictures.append(picture.astype(int))
         grey = pictures[-1][np.ptp(pictures[-1], axis=2) < 12]
         shades.append(len(np.unique(grey.mean(axis=1).round())))
-    assert shades[1] > 1.3 * shades[0]
+    assert min(shades) > 40
     assert np.abs(pictures[0] - pictures[1]).mean() < 10
 
 

@@ -49,11 +49,26 @@ def test_the_table_fits_100_columns_and_says_what_is_better_and_how_long_it_take
     assert "0:06:36 left, 15,000 steps/s" in lines[-1]
 
 
+def test_the_table_is_whole_in_80_columns_too() -> None:
+    lines = shown(epoch(1, 1.0, 0.5), epoch(2, 2.0, 0.25), width=80)
+    assert max(map(len, lines)) <= 80 and not any("…" in line for line in lines)
+    rows = {line[:28].strip(): line.split() for line in lines if line.strip()}
+    assert rows["return"] == ["return", "2.000", "↑", "better", "1.000"]
+    assert "last update: near the limit" in map(str.strip, lines)
+
+
+def test_the_speed_is_shown_once() -> None:
+    assert sum("steps/s" in line for line in shown(epoch(1, 1.0, 0.1))) == 1
+
+
 def test_a_worse_number_is_called_worse() -> None:
     lines = shown(epoch(1, 1.0, 0.1), epoch(2, 0.5, 0.2))
     assert sum("worse" in line for line in lines) == 2
 
 
 def test_the_demo_says_what_its_violations_mean() -> None:
-    told = Demo().meaning({"constraints": [{"rate": 0.14}]})
-    assert "14.0 % of the episodes" in told and "600,000" in told and "--margin" in told
+    short, full = ({"constraints": [{"rate": rate}]} for rate in (0.14, 0.021))
+    told = Demo().meaning(short, full)
+    assert "after 600,000 steps 14.0 % of the episodes still enter a hazard" in told
+    assert "6,000,000 steps, as in the paper: 2.1 % of its episodes do" in told
+    assert "--margin" in told and max(map(len, told.splitlines())) <= 92
