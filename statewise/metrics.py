@@ -137,8 +137,11 @@ METRICS = (
     Metric("constraint/*/estimate", "estimated cost",
            "What the constraint bounds, for the current policy: by its kind the expected maximum, sum "
            "or deviation of an episode's costs, or a probability.", 4, True),
-    Metric("constraint/*/shown", "cost in the batch",
-           "What the constraint bounds, as this epoch showed it, without a margin.", 4, True),
+    Metric("constraint/*/measured", "cost in the batch",
+           "What the feedback compares with the limit: the true cost of the epoch, or at a limit of 0 "
+           "the share of violating episodes.", 4, True),
+    Metric("constraint/*/limit", "limit of the epoch",
+           "What the feedback compares it with. It tightens in the first part of training.", 4),
     Metric("constraint/*/violation", "violation", "Estimated cost minus the limit.", 4, True),
     Metric("constraint/*/share", "share of the step",
            "Share of the trust region's radius that the constraint asks for.", 2),
@@ -148,8 +151,8 @@ METRICS = (
     Metric("constraint/*/capped", "request capped",
            "1 if the constraint asked for more than an update can grant.", 0),
     Metric("constraint/*/blocked", "epochs blocked",
-           "Epochs in a row in which the constraint was above its limit and its request was capped.", 0,
-           True),
+           "Epochs in a row in which the constraint was above its limit, asked for all it may, and got "
+           "no better.", 0, True),
     Metric("constraint/*/nu", "ν", "Multiplier of the constraint.", 4),
     Metric("constraint/*/price", "price",
            "TRPO-Lagrangian: what a unit of cost weighs against the reward.", 4),

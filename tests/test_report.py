@@ -319,6 +319,14 @@ def test_only_runs_with_the_same_task_settings_are_compared(tmp_path: Path) -> N
     assert "not all trained with the same steps, worlds and task" in said(tmp_path)
 
 
+def test_a_run_with_a_margin_is_compared_with_one_without(tmp_path: Path) -> None:
+    """Its learner sees more cost, but what is reported is the true cost."""
+    write_run(tmp_path, algo="scpo", train={"margin": [0.1]})
+    write_run(tmp_path, algo="trpo")
+    assert verdicts(tmp_path)["cost_rate_lowest"] is not None
+    assert "not all trained with the same steps" not in said(tmp_path)
+
+
 def test_runs_of_a_cpu_and_a_gpu_are_compared_and_it_is_said_but_not_their_time(
     tmp_path: Path,
 ) -> None:

@@ -231,6 +231,8 @@ class Algorithm:
         most = torch.tensor(read.ceilings(tops), dtype=torch.float64)
         true = read.read(rollout.true_cost, rollout.true_cost_max_before, rollout.true_cost_max)
         seen = mmdp.episode_mean(true, rollout.ended, rollout.age).seen.cpu()
+        broken = (rollout.true_cost_max > 0.0) & (rollout.true_cost_max_before <= 0.0)
+        violating = mmdp.episode_mean(broken, rollout.ended, rollout.age).seen.cpu()
         J, slope = read.values(torch.minimum(about.mean.maximum(about.seen).cpu(), most), largest)
         if critic is not None:
             cost_advantage = cost_advantage @ slope.T.to(cost_advantage)
@@ -245,6 +247,7 @@ class Algorithm:
             positive=returns.positive_ahead(cost, rollout.ended).any(-1).flatten(),
             J=J,
             shown=read.values(seen, largest)[0],
+            violating=violating.clamp(max=1.0),
             channels=tuple(i for i, _ in signal.channels) if signal else (),
             length=about.length,
             episodes=about.episodes,

@@ -35,6 +35,8 @@ class Batch:
     """[m] float64: what each constraint bounds, for the current policy, as the critic helps to see it"""
     shown: Tensor
     """[m] float64: the same of the true costs, without a margin, as the rollout shows it"""
+    violating: Tensor
+    """[m] float64: share of episodes with a true cost above 0, as the rollout shows it"""
     channels: tuple[int, ...]
     """[k] the constraint of each channel of the cost critic"""
     length: float
@@ -62,7 +64,6 @@ class Batch:
             out["critic/zero_target_share"] = 1.0 - float(self.positive.float().mean())
             for i, name in enumerate(cost_names):
                 out[f"constraint/{name}/estimate"] = float(self.J[i])
-                out[f"constraint/{name}/shown"] = float(self.shown[i])
                 size = self.cost_advantage[:, i].abs()
                 out[f"constraint/{name}/max_advantage"] = float(size.max())
                 out |= self.by_age(f"constraint/{name}/max_advantage", size, "amax")

@@ -199,8 +199,8 @@ class Request:
     """The violation that the accepted step must not exceed"""
     capped: np.ndarray
     """Whether a violated constraint asks for all it may"""
-    share: np.ndarray | None
-    """What the feedback asks for, as a share of the region's radius; None without feedback"""
+    feedback: dict[str, np.ndarray]
+    """What the feedback compared and did, by metric; nothing without feedback"""
 
 
 class ConstrainedAlgorithm(TrustRegionAlgorithm):
@@ -241,14 +241,27 @@ class ConstrainedAlgorithm(TrustRegionAlgorithm):
     def learning_rate(self, name: str) -> float:
         return self.settings.cost_critic_lr if name == "cost_value" else self.settings.critic_lr
 
-    @cached_property
-    def least_limit(self) -> np.ndarray:
-        """[m] the limit of each constraint, raised to what a batch can show"""
+    @property
+    def scheduled(self) -> tuple[str, ...]:
+        s = self.settings
+        return super().scheduled + (("tightening",) if s.cost_feedback and s.tightening else ())
+
+    def compare(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """What the feedback compares, `[m]` each: a true cost, and the limit that holds in this epoch.
+
+        No batch can show that a cost is always 0. At a limit of 0 the share of violating episodes is
+        compared instead, with `tolerance`.
+        """
         s, m = self.settings, self.spec.num_costs
-        kinds, margins = s.kinds(m), np.array(self.spec.margin)
-        early = np.where(np.array(kinds) == "probability", 0.0, margins)
-        smallest = s.tolerance * (self.cost_scale - early)
-        return np.maximum(s.limits(m).numpy(), smallest) if s.tolerance else s.limits(m).numpy()
+        limits, kinds = s.limits(m).numpy(), np.array(s.kinds(m))
+        counted = limits <= 0.0
+        measured = np.where(counted, batch.violating.numpy(), batch.shown.numpy())
+        early = np.where(kinds == "probability", 0.0, np.array(self.spec.margin))
+        scale = np.where(counted, 1.0, self.cost_scale - early)
+        updates = s.tightening * self.epochs
+        gone = min(max(self.epoch - 2, 0) / updates, 1.0) if updates else 1.0
+        limit = feedback.tightened(np.where(counted, s.tolerance, limits), scale, gone)
+        return measured, limit
 
     def request(self, step: PolicyStep, violation: Tensor) -> Request:
         """What each constraint asks of a step. violation: `[m]` by how much the limits are exceeded.
@@ -258,28 +271,28 @@ class ConstrainedAlgorithm(TrustRegionAlgorithm):
         """
         s, delta = self.settings, self.target_kl
         if s.cost_feedback == 0.0:
-            raised = self.least_limit - s.limits(len(violation)).numpy()
-            excess = violation.numpy() - raised
+            excess = violation.numpy()
             asked = trust_region.limit_request(excess, step.S, delta, s.recovery_fraction)
-            return Request(asked, excess, (excess > 0) & (asked < excess), None)
-        excess = step.batch.shown.numpy() - self.least_limit
-        error = feedback.relative_error(excess, self.least_limit)
+            return Request(asked, excess, (excess > 0) & (asked < excess), {})
+        measured, limit = self.compare(step.batch)
+        error = feedback.relative_error(measured - limit, limit)
         share, self.integral = feedback.control(
             error, self.integral, s.cost_feedback, s.recovery_fraction
         )
         wanted = share * np.sqrt(2 * delta * step.S.diagonal().clamp(min=0.0).numpy())
-        wanted = np.where(share < 0, np.minimum(wanted, excess), wanted)  # it may rise to its limit
         asked = trust_region.limit_request(wanted, step.S, delta, s.recovery_fraction)
-        return Request(asked, asked, (error > 0) & (share >= s.recovery_fraction), share)
+        capped = (error > 0) & (share >= s.recovery_fraction)
+        how = {"measured": measured, "limit": limit, "share": share, "integral": self.integral}
+        return Request(asked, asked, capped, how)
 
     def requested(self, request: Request, violation: Tensor) -> Metrics:
         """Metrics of what the constraints asked for."""
-        out = self.by_constraint(
-            violation=violation, requested=request.decrease, capped=request.capped
+        return self.by_constraint(
+            violation=violation,
+            requested=request.decrease,
+            capped=request.capped,
+            **request.feedback,
         )
-        if request.share is None:
-            return out
-        return out | self.by_constraint(share=request.share, integral=self.integral)
 
     def constrained_step(self, step: PolicyStep, violation: Tensor) -> Metrics:
         """Raise the reward objective with every cost objective within its limit.

@@ -142,12 +142,15 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
     """Gain of the feedback that sets how much of a step each constraint asks for. The share grows while
     the true cost, without a margin, is above its limit, and shrinks while it is below. 0 asks for
     exactly the violation, as the paper does."""
+    tightening: float = number(0.5, least=0, most=1)
+    """Share of the updates over which the limit of the feedback tightens to the wanted one. The robot
+    learns its task first and safety on the way. 0 applies the wanted limit from the start."""
+    tolerance: float = number(0.005, least=0, below=1)
+    """Share of episodes that may violate a limit of 0. The feedback asks for no more than that. No batch
+    shows that a cost never occurs."""
     recovery_fraction: float = number(0.97, above=0, most=1)
     """Most of the trust region's radius that violated constraints may ask for together. The reward keeps
     the rest. 1 is the paper's value. The reward may then not improve."""
-    tolerance: float = number(0.001, least=0, finite=True)
-    """The smallest limit, as a share of the largest true step cost (for probabilities: of 1). No batch
-    shows that a cost is exactly 0, so a lower limit is raised to this. 0 is the paper's value."""
     reward_test: RewardTest = "reference"
     """When a step may lower the reward. "paper": only if no step is feasible. "reference", as the
     published code: while a limit is violated. "always" tests every step. "never" tests none."""

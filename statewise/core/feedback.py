@@ -3,7 +3,8 @@
 A cost gradient is mostly noise once costs are rare, so a step seldom does to the cost what was planned.
 A controller corrects this. It compares the cost with its limit after each step, and moves the share of
 the trust region that the constraint asks for: up while the cost is above its limit, down while it is
-below. This is proportional-integral control, as of a thermostat.
+below. This is proportional-integral control, as of a thermostat. The limit itself tightens step by
+step. A policy that has to be safe before it knows its task learns to stand still.
 
 Legend: e relative error of a cost, I integral of the errors, κ share of the region's radius. With κ the
 step must lower the cost by κ · sqrt(2 δ bᵀF⁻¹b), the most that any step in the region can do. At κ = 1
@@ -18,6 +19,20 @@ Array = npt.NDArray[np.float64]
 PROPORTIONAL = 5.0
 """The proportional gain in units of the integral gain. Chosen by hand: a violation of twice the limit
 acts at once like five epochs of it."""
+FIRST = 0.5
+"""The first limit, as a share of the largest cost or of the episodes. Chosen by hand: every other episode
+may violate, which is more than most policies do that only follow the reward."""
+
+
+def tightened(limit: npt.ArrayLike, scale: npt.ArrayLike, gone: float) -> Array:
+    """`[m]` the limit that holds now, on its way from `FIRST` of its scale to `limit`.
+
+    scale: `[m]` the largest that the compared cost can be. gone: how much of the way is done, 0 to 1.
+    The way is geometric: the limit falls by the same share in every step.
+    """
+    last = np.asarray(limit, dtype=np.float64)
+    first = np.maximum(last, FIRST * np.asarray(scale, dtype=np.float64))
+    return np.asarray(first ** (1.0 - gone) * last**gone)
 
 
 def relative_error(excess: npt.ArrayLike, limit: npt.ArrayLike) -> Array:
@@ -32,10 +47,9 @@ def relative_error(excess: npt.ArrayLike, limit: npt.ArrayLike) -> Array:
 
 
 def control(error: Array, integral: Array, gain: float, most: float) -> tuple[Array, Array]:
-    """κ `[m]`, from -1 to `most`, and the new integral `[m]`, from 0 to `most`.
+    """κ `[m]`, from -1 to `most`, and the new integral `[m]` in the same bounds.
 
-    The integral cannot wind up: not beyond what the region can do, and not to a credit of safe epochs,
-    which later costs would have to use up first.
+    The integral cannot wind up beyond what the region can do.
     """
-    integral = np.clip(integral + gain * error, 0.0, most)
+    integral = np.clip(integral + gain * error, -1.0, most)
     return np.clip(PROPORTIONAL * gain * error + integral, -1.0, most), integral

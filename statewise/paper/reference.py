@@ -36,7 +36,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "scpo-blind": ("policy does not see M", {"policy_sees_maximum": False}),
     "scpo-raw-inputs": ("inputs not scaled", {"scale_inputs": False}),
     "scpo-eta-1": ("recovery fraction 1", {"recovery_fraction": 1.0}),
-    "scpo-gain-1": ("asks for the violation", {"cost_gain": 1.0}),
+    "scpo-no-feedback": ("asks for the violation", {"cost_feedback": 0.0}),
     "scpo-lam-0.95": ("cost λ 0.95", {"cost_lam": 0.95}),
     "scpo-tolerance-0": ("tolerance 0", {"tolerance": 0.0}),
     "scpo-subsample-resample": ("sub-sampled", {"subsample": "resample"}),

@@ -182,8 +182,9 @@ def _group(runs: list[RunData], apart: list[str]) -> Group:
         "algo": first.algo,
         "final_batch": usual_final_batch(settings["steps"], settings["steps_per_epoch"]),
     }  # fmt: skip
+    # A margin changes what a method learns from. It is judged by true costs all the same.
     task = {k: settings[k] for k in sorted({*first.config["train"], "final_batch"})
-            if k in settings and k not in ("algo", "device", "imports")}  # fmt: skip
+            if k in settings and k not in ("algo", "device", "imports", "margin")}  # fmt: skip
     return Group(
         suite=first.suite,
         label=first.label,

@@ -125,7 +125,7 @@ class Training:
             training = cls(settings, algo_settings, folder, worlds)
             folder.rewind(0)
         if past := folder.metrics():
-            training.blocked = BlockedConstraints(training.env.spec.cost_names, past[-1])
+            training.blocked = BlockedConstraints(training.env.spec.cost_names, past)
         folder.clean(settings.keep_checkpoints)
         if settings is not planned:  # last, so that a run that cannot go on is left alone
             folder.extend(settings.steps, training.epoch)

@@ -129,9 +129,9 @@ def test_a_maximum_is_never_estimated_below_what_was_seen_of_it() -> None:
 
 
 def costing(batch: Batch, cost: float) -> Batch:
-    """The batch, as if an episode cost so much, with and without a margin."""
+    """The batch, as if every episode cost so much, with and without a margin."""
     J = torch.tensor([cost]).double()
-    return dataclasses.replace(batch, J=J, shown=J)
+    return dataclasses.replace(batch, J=J, shown=J, violating=(J > 0).double())
 
 
 # Units of cost ---------------------------------------------------------------------------------
@@ -150,13 +150,13 @@ def take_step(
     Violations are in `units`, and so are the advantages of cost: `size` of what chance makes of them.
     """
     env = LineEnv(worlds, len(units), units)
-    algo, batch = learn("scpo", env, **({"tolerance": 0.0, "cost_feedback": 0.0} | settings))
+    algo, batch = learn("scpo", env, **({"cost_feedback": 0.0} | settings))
     assert isinstance(algo, Scpo)
     algo.epoch = 2
     chance = torch.randn(batch.cost_advantage.shape, generator=torch.Generator().manual_seed(3))
     cost = size * chance if advantage is None else advantage
     excess = (torch.tensor(violation) * env.units).double()
-    batch = dataclasses.replace(batch, cost_advantage=cost * env.units, shown=excess)  # limit 0
+    batch = dataclasses.replace(batch, cost_advantage=cost * env.units)
     before = algo.policy.flat().clone()
     step = algo.policy_step(batch, surrogates(batch))
     metrics = algo.constrained_step(step, excess)
@@ -166,8 +166,8 @@ def take_step(
 @pytest.mark.parametrize(
     ("violation", "case", "settings"),
     [
-        ((0.003, 0.003), 2.0, {"size": 0.1}),  # half of the tolerance of 0.003 * 2: room
-        ((0.0064, 0.0064), 1.0, {"size": 1e-3}),  # a little more than that
+        ((-0.003, -0.003), 2.0, {"size": 0.1}),
+        ((0.0004, 0.0004), 1.0, {"size": 1e-3}),
         # More than a step can give: the larger one is lowered.
         ((0.5, 0.4), 0.0, {"size": 0.01, "recovery_fraction": 1.0}),
         # That is not enough either: both are lowered, whatever becomes of the reward.
@@ -179,8 +179,7 @@ def test_the_unit_of_a_cost_does_not_matter(
 ) -> None:
     """The same cost in thousandths, as its ceiling says."""
     (here, moved), (there, also_moved) = (
-        take_step(violation, units, tolerance=0.003, **settings)
-        for units in ((1.0, 1.0), (1.0, 1000.0))
+        take_step(violation, units, **settings) for units in ((1.0, 1.0), (1.0, 1000.0))
     )
     assert here["policy/case"] == there["policy/case"] == case
     assert here["policy/rescued"] == there["policy/rescued"] == float("cost_reduction" in settings)
@@ -191,30 +190,78 @@ def test_the_unit_of_a_cost_does_not_matter(
     assert float((also_moved - moved).norm() / moved.norm()) < 0.01
 
 
-def test_without_feedback_a_constraint_asks_for_what_exceeds_the_tolerance() -> None:
-    """Of a violation of 0.03 and a tolerance of 0.01 * 2, the largest step cost, 0.01 is left."""
-    metrics, _ = take_step([0.03], size=1.0, tolerance=0.01)
-    assert metrics["constraint/edge0/requested"] == pytest.approx(0.01, rel=1e-4)
-    metrics, _ = take_step([0.015], size=1.0, tolerance=0.01)
-    assert metrics["constraint/edge0/requested"] == pytest.approx(-0.005, rel=1e-4)
+def test_without_feedback_a_constraint_asks_for_its_violation() -> None:
+    for violation in (0.03, -0.005):
+        metrics, _ = take_step([violation], size=1.0)
+        assert metrics["constraint/edge0/requested"] == pytest.approx(violation, rel=1e-4)
 
 
-@pytest.mark.parametrize(("violation", "share"), [(0.06, 0.6), (0.025, 0.15), (0.0, -0.5)])
+@pytest.mark.parametrize(("cost", "share"), [(0.06, 0.6), (0.025, 0.15), (0.0, -0.6)])
 def test_with_feedback_a_constraint_asks_for_a_share_of_what_the_region_can_do(
-    violation: float, share: float
+    cost: float, share: float
 ) -> None:
-    """The limit is 0.01 * 2: three times that is an error of 1, a quarter too much is 0.25, none is -1.
-    The first share is 0.1 * (5 + 1) times the error, and the integral is never below 0."""
-    metrics, _ = take_step([violation], tolerance=0.01, cost_feedback=0.1)
+    """The limit is 0.02: three times that is an error of 1, a quarter too much is 0.25, none is -1.
+    The first share is 0.1 * (5 + 1) times the error."""
+    algo, batch = learn("scpo", LineEnv(16), cost_limit=(0.02,), cost_feedback=0.1, tightening=0.0)
+    metrics = algo.update_networks(costing(batch, cost))
     most = math.sqrt(2 * 0.02 * metrics["constraint/edge0/s"])
     assert metrics["constraint/edge0/requested"] == pytest.approx(share * most, rel=1e-4)
+
+
+def test_at_a_limit_of_zero_the_feedback_counts_violating_episodes() -> None:
+    """Three of a hundred is twice the tolerance too many, however little each of them costs."""
+    algo, batch = learn("scpo", LineEnv(16), tolerance=0.02, tightening=0.0)
+    few = torch.tensor([0.03]).double()
+    batch = dataclasses.replace(costing(batch, 1e-6), violating=few)
+    metrics = algo.update_networks(batch)
+    assert metrics["constraint/edge0/measured"] == pytest.approx(0.03)
+    assert metrics["constraint/edge0/limit"] == pytest.approx(0.02)
+    assert metrics["constraint/edge0/integral"] == pytest.approx(0.05 * 0.5)
+
+
+def test_the_share_of_violating_episodes_is_counted_without_the_margin() -> None:
+    """Of 4 worlds, each in its first episode, one breaks the rule twice and one only enters the margin."""
+    algo, batch = learn("scpo", LineEnv(4))
+    rollout = dataclasses.replace(
+        batch.rollout,
+        **{f.name: getattr(batch.rollout, f.name)[:3] for f in dataclasses.fields(batch.rollout)},
+    )
+    true = torch.zeros_like(rollout.cost)
+    true[1:, 0] = 0.5
+    margin = torch.full_like(true, 0.1)
+    before = torch.cat([torch.zeros_like(true[:1]), true[:-1]])
+    ends = torch.zeros_like(rollout.terminated)
+    rollout = dataclasses.replace(
+        rollout,
+        cost=true + margin,
+        true_cost=true,
+        true_cost_max_before=before,
+        true_cost_max=true,
+        age=torch.arange(3)[:, None].expand_as(ends),
+        terminated=ends,
+        truncated=ends,
+    )
+    assert algo.estimate(rollout).violating.tolist() == [pytest.approx(1 / 4)]
+
+
+def test_the_limit_tightens_over_the_first_part_of_the_updates() -> None:
+    """Of 9 epochs the first update is in epoch 2. A third of 9 is 3 updates, from 0.5 to 0.005."""
+    algo, batch = learn("scpo", LineEnv(16), tightening=1 / 3)
+    algo.epochs = 9
+    limits = []
+    for algo.epoch in range(2, 7):
+        limits.append(algo.update_networks(batch)["constraint/edge0/limit"])
+    assert limits == pytest.approx(
+        [0.5, 0.5 * 0.01 ** (1 / 3), 0.5 * 0.01 ** (2 / 3), 0.005, 0.005]
+    )
+    assert "tightening" in algo.scheduled
 
 
 @pytest.mark.parametrize("name", ["scpo", "cpo", "pcpo"])
 def test_the_request_grows_while_a_cost_stays_above_its_limit_and_shrinks_while_it_is_below(
     name: str,
 ) -> None:
-    algo, batch = learn(name, LineEnv(16), cost_feedback=0.1)
+    algo, batch = learn(name, LineEnv(16), cost_feedback=0.1, tightening=0.0)
 
     def integrals(cost: float, epochs: int) -> list[float]:
         fixed = costing(batch, cost)
@@ -223,27 +270,19 @@ def test_the_request_grows_while_a_cost_stays_above_its_limit_and_shrinks_while_
     assert integrals(9.0, 3) == pytest.approx([0.1, 0.2, 0.3])
     assert integrals(9.0, 10)[-1] == pytest.approx(0.97), "it cannot wind up beyond the cap"
     assert integrals(0.0, 2) == pytest.approx([0.87, 0.77])
-    assert integrals(0.0, 30)[-1] == 0.0, "safe epochs give no credit"
+    assert integrals(0.0, 30)[-1] == -1.0, "a constraint that costs nothing for long is free"
 
 
 def test_the_feedback_follows_the_true_cost_and_not_the_one_with_a_margin() -> None:
-    algo, batch = learn("scpo", LineEnv(16), cost_feedback=0.1)
+    algo, batch = learn("scpo", LineEnv(16), cost_feedback=0.1, tightening=0.0)
     near = dataclasses.replace(costing(batch, 0.0), J=torch.tensor([9.0]).double())
     metrics = algo.update_networks(near)
     assert metrics["constraint/edge0/violation"] == 9.0
-    assert metrics["constraint/edge0/share"] == pytest.approx(-0.5)
-
-
-def test_a_cost_below_its_limit_may_rise_to_it() -> None:
-    """Though the feedback would grant less room than that."""
-    algo, batch = learn("scpo", LineEnv(16), cost_limit=(2.0,), cost_feedback=0.05)
-    small = costing(dataclasses.replace(batch, cost_advantage=1e-3 * batch.cost_advantage), 0.5)
-    metrics = algo.update_networks(small)
-    assert metrics["constraint/edge0/requested"] == pytest.approx(-1.5)
+    assert metrics["constraint/edge0/share"] == pytest.approx(-0.6)
 
 
 def test_the_feedback_is_part_of_the_saved_state() -> None:
-    algo, batch = learn("scpo", LineEnv(16))
+    algo, batch = learn("scpo", LineEnv(16), tightening=0.0)
     algo.update_networks(costing(batch, 9.0))
     other, _ = learn("scpo", LineEnv(16))
     other.load_state_dict(algo.state_dict())
@@ -297,10 +336,10 @@ def test_the_settings_of_a_method_reach_its_step(name: str) -> None:
         algo, batch = learn(name, LineEnv(16), log_std=0.5, **settings)
         return algo.update_networks(costing(batch, 9.0))
 
-    half = update(recovery_fraction=0.5, cost_feedback=0.1)
+    half = update(recovery_fraction=0.5, cost_feedback=0.1, tightening=0.0)
     most = math.sqrt(2 * 0.02 * half["constraint/edge0/s"])
     assert half["constraint/edge0/requested"] == pytest.approx(0.5 * most, rel=1e-4)
-    asked = update(recovery_fraction=1.0, cost_feedback=0.0, tolerance=0.0)
+    asked = update(recovery_fraction=1.0, cost_feedback=0.0)
     assert asked["constraint/edge0/requested"] == pytest.approx(9.0)
     assert update(cost_limit=(2.0,))["constraint/edge0/violation"] == pytest.approx(7.0)
     assert update()["policy/rescued"] == 0.0
@@ -311,14 +350,12 @@ def test_the_settings_of_a_method_reach_its_step(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["scpo", "cpo", "pcpo"])
 def test_the_aids_of_the_constrained_step_are_open_to_all_who_take_it(name: str) -> None:
-    """Within the tolerance, in units of the largest cost of a step, which is 2, there is room."""
-    algo, batch = learn(name, LineEnv(16), tolerance=0.01, cost_feedback=0.0)
-    batch = costing(batch, 0.0)
-    assert algo.update_networks(batch)["constraint/edge0/requested"] == pytest.approx(-0.01 * 2)
-    aids = {"recovery_fraction", "tolerance", "cost_lam", "cost_critic_lr"}
-    defaults = get_algorithm("scpo").settings_class()
-    assert all(getattr(algo.settings, a) == getattr(defaults, a) for a in aids - {"tolerance"})
-    assert get_algorithm(name).settings_class().cost_feedback == defaults.cost_feedback
+    aids = ("recovery_fraction", "cost_feedback", "tightening", "tolerance", "cost_lam", "rescue")
+    mine, defaults = (get_algorithm(n).settings_class() for n in (name, "scpo"))
+    assert all(getattr(mine, aid) == getattr(defaults, aid) for aid in aids)
+    algo, batch = learn(name, LineEnv(16), tightening=0.0)
+    metrics = algo.update_networks(costing(batch, 9.0))
+    assert metrics["constraint/edge0/share"] == pytest.approx(0.05 * 6)
 
 
 # Prices ----------------------------------------------------------------------------------------
@@ -411,7 +448,7 @@ def test_at_a_limit_of_zero_the_published_barrier_is_hardly_felt() -> None:
 @pytest.mark.parametrize("projection", ["kl", "l2"])
 def test_a_projected_step_ends_on_the_limit_and_got_there_the_nearest_way(projection: str) -> None:
     algo, batch = learn("pcpo", LineEnv(16), log_std=0.5, projection=projection, keep_region=False,
-                        cost_feedback=0.0, tolerance=0.0, recovery_fraction=1.0)  # fmt: skip
+                        cost_feedback=0.0, recovery_fraction=1.0)  # fmt: skip
     batch = costing(batch, 0.05)
     assert isinstance(algo, Pcpo)
     step = algo.policy_step(batch, surrogates(batch))
