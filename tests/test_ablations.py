@@ -120,8 +120,9 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
     assert changed["scpo-no-feedback"] == {"cost_feedback": 0.0}
     assert changed["scpo-lam-0.95"] == {"cost_lam": 0.95}
     assert changed["scpo-paper"] == {
-        "recovery_fraction": 1.0, "tolerance": 0.0, "cost_feedback": 0.0, "cost_lam": 0.97,
-        "subsample": "resample", "reward_test": "paper", "critic_batch": 0, "rescue": False,
+        "recovery_fraction": 1.0, "tolerance": 0.0, "cost_feedback": 0.0, "tightening": 0.0,
+        "cost_lam": 0.97, "subsample": "resample", "reward_test": "paper", "critic_batch": 0,
+        "rescue": False,
         "scale_inputs": False, "cost_critic_lr": 1e-3, "first_cost": 0.0, "cg_iterations": 100,
         "cg_damping": 0.0, "fisher_states": 0,
     }  # fmt: skip

@@ -129,7 +129,7 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
     policy_sees_maximum: bool = True
     """Whether the policy observes the running maxima too, or only the critics do. A policy without them
     needs no measured costs once it is trained."""
-    cost_lam: float = number(0.5, least=0, most=1)
+    cost_lam: float = number(0.8, least=0, most=1)
     """Decay of the generalised advantage estimate of the cost. Costs are rare. A larger decay
     has more noise, a smaller one relies on the cost critic."""
     cost_critic_lr: float = number(3e-4, above=0)

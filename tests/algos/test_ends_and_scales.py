@@ -220,7 +220,7 @@ def test_at_a_limit_of_zero_the_feedback_counts_violating_episodes() -> None:
 
 
 def test_the_share_of_violating_episodes_is_counted_without_the_margin() -> None:
-    """Of 4 worlds, each in its first episode, one breaks the rule twice and one only enters the margin."""
+    """Each of 4 worlds is in its first episode. All are in the margin, and one breaks the rule twice."""
     algo, batch = learn("scpo", LineEnv(4))
     rollout = dataclasses.replace(
         batch.rollout,

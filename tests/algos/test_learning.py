@@ -80,7 +80,7 @@ def test_trpo_runs_for_the_reward() -> None:
         ("scpo", 0.03, 0.12),
         ("ascpo", 0.03, 0.12),
         ("cpo", 0.03, 0.12),
-        ("pcpo", 0.05, 0.15),
+        ("pcpo", 0.08, 0.15),
         ("trpo_lag", 0.25, 0.2),
         ("trpo_fac", 0.9, 0.3),
         ("trpo_ipo", 0.05, 0.2),
