@@ -49,6 +49,8 @@ class Algorithm:
             self.limit = settings.limits(spec.num_costs).float().to(self.device)
             """[m] of each constraint"""
         self.epoch = 0
+        self.progress = 1.0
+        """Share of the steps of the run that are done, with those of the present rollout."""
         self.skipped = 0
         """Updates of the policy left out because something was not finite."""
         self.inputs = spec.num_live + (spec.num_costs if self.sees_maximum else 0)

@@ -258,10 +258,8 @@ class ConstrainedAlgorithm(TrustRegionAlgorithm):
         measured = np.where(counted, batch.violating.numpy(), batch.shown.numpy())
         early = np.where(kinds == "probability", 0.0, np.array(self.spec.margin))
         scale = np.where(counted, 1.0, self.cost_scale - early)
-        updates = s.tightening * self.epochs
-        gone = min(max(self.epoch - 2, 0) / updates, 1.0) if updates else 1.0
-        limit = feedback.tightened(np.where(counted, s.tolerance, limits), scale, gone)
-        return measured, limit
+        wanted = np.where(counted, s.tolerance, limits)
+        return measured, feedback.tightened(wanted, scale, self.progress, s.tightening)
 
     def request(self, step: PolicyStep, violation: Tensor) -> Request:
         """What each constraint asks of a step. violation: `[m]` by how much the limits are exceeded.

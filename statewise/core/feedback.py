@@ -20,19 +20,24 @@ PROPORTIONAL = 5.0
 """The proportional gain in units of the integral gain. Chosen by hand: a violation of twice the limit
 acts at once like five epochs of it."""
 FIRST = 0.5
-"""The first limit, as a share of the largest cost or of the episodes. Chosen by hand: every other episode
+"""The largest limit, as a share of the largest cost or of the episodes. Chosen by hand: every other episode
 may violate, which is more than most policies do that only follow the reward."""
 
 
-def tightened(limit: npt.ArrayLike, scale: npt.ArrayLike, gone: float) -> Array:
-    """`[m]` the limit that holds now, on its way from `FIRST` of its scale to `limit`.
+def tightened(
+    limit: npt.ArrayLike, scale: npt.ArrayLike, progress: float, power: float = 1.0
+) -> Array:
+    """`[m]` the limit that holds now: the wanted one divided by the progress to a power.
 
-    scale: `[m]` the largest that the compared cost can be. gone: how much of the way is done, 0 to 1.
-    The way is geometric: the limit falls by the same share in every step.
+    It is at most `FIRST` of its scale. Half-way through the training it is twice the wanted limit, if
+    the power is 1. A power of 0 gives the wanted limit from the start.
+
+    scale: `[m]` the largest that the compared cost can be. progress: share of the training that is
+    done, above 0 and at most 1.
     """
     last = np.asarray(limit, dtype=np.float64)
     first = np.maximum(last, FIRST * np.asarray(scale, dtype=np.float64))
-    return np.asarray(first ** (1.0 - gone) * last**gone)
+    return np.asarray(np.minimum(last / progress**power, first))
 
 
 def relative_error(excess: npt.ArrayLike, limit: npt.ArrayLike) -> Array:

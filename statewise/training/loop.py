@@ -171,6 +171,7 @@ class Training:
         self._keep_best(metrics)  # before the update: these episodes are the present policy's
 
         updating = time.perf_counter()
+        self.algo.progress = min(self.steps / self.settings.planned_steps, 1.0)
         metrics |= self.algo.update(rollout)
         metrics |= self.blocked.add(metrics)
         done = time.perf_counter()

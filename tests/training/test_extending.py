@@ -26,12 +26,17 @@ SMALL: dict[str, Any] = {
     "quiet": True,
     "hidden": (8,),
     "critic_iterations": 3,
+    "tightening": 0.0,
     "threads": 1,
 }
+"""No setting of these is a schedule over the whole run."""
 
 
 def train(out: Path, **settings: Any) -> Path:
-    return statewise.train("Point-Hazard-8", out=str(out), **(SMALL | settings))
+    chosen = SMALL | settings
+    if "algo" in settings:
+        del chosen["tightening"]
+    return statewise.train("Point-Hazard-8", out=str(out), **chosen)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
@@ -92,6 +97,7 @@ def test_fewer_steps_than_done_are_refused_and_change_nothing(
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
+        ({"tightening": 0.5}, "tightening"),
         ({"algo": "trpo-sl"}, "warmup"),
         ({"final_radius": 0.5}, "final_radius"),
         ({"final_noise": 0.2}, "final_noise"),
