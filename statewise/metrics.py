@@ -141,7 +141,7 @@ METRICS = (
            "What the feedback compares with the limit: the true cost of the epoch, or at a limit of 0 "
            "the share of violating episodes.", 4, True),
     Metric("constraint/*/limit", "limit of the epoch",
-           "What the feedback compares it with. It tightens in the first part of training.", 4),
+           "What the feedback compares it with. It tightens while a run goes on.", 4),
     Metric("constraint/*/violation", "violation", "Estimated cost minus the limit.", 4, True),
     Metric("constraint/*/share", "share of the step",
            "Share of the trust region's radius that the constraint asks for.", 2),

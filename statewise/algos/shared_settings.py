@@ -142,10 +142,10 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
     """Gain of the feedback that sets how much of a step each constraint asks for. The share grows while
     the true cost, without a margin, is above its limit, and shrinks while it is below. 0 asks for
     exactly the violation, as the paper does."""
-    tightening: float = number(1.5, least=0, most=4)
-    """How the limit of the feedback tightens: it is the wanted one divided by the share of the steps that
-    are done, to this power. The robot learns its task first and safety on the way. 0 applies the wanted
-    limit from the start."""
+    tightening: float = number(1.0, least=0, most=4)
+    """How late the limit of the feedback tightens: it is the wanted one divided by the share of the steps
+    that are done, to this power. The robot learns its task first and safety on the way. 0 applies the
+    wanted limit from the start."""
     tolerance: float = number(0.005, least=0, below=1)
     """Share of episodes that may violate a limit of 0. The feedback asks for no more than that. No batch
     shows that a cost never occurs."""

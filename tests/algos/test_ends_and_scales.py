@@ -244,16 +244,13 @@ def test_the_share_of_violating_episodes_is_counted_without_the_margin() -> None
     assert algo.estimate(rollout).violating.tolist() == [pytest.approx(1 / 4)]
 
 
-def test_the_limit_tightens_over_the_first_part_of_the_updates() -> None:
-    """Of 9 epochs the first update is in epoch 2. A third of 9 is 3 updates, from 0.5 to 0.005."""
-    algo, batch = learn("scpo", LineEnv(16), tightening=1 / 3)
-    algo.epochs = 9
+def test_the_limit_tightens_with_the_share_of_steps_that_are_done() -> None:
+    """The wanted limit is a tolerance of 0.005. A quarter of the way it is eight times as high."""
+    algo, batch = learn("scpo", LineEnv(16), tightening=1.5)
     limits = []
-    for algo.epoch in range(2, 7):
+    for algo.progress in (0.01, 0.25, 1.0):
         limits.append(algo.update_networks(batch)["constraint/edge0/limit"])
-    assert limits == pytest.approx(
-        [0.5, 0.5 * 0.01 ** (1 / 3), 0.5 * 0.01 ** (2 / 3), 0.005, 0.005]
-    )
+    assert limits == pytest.approx([0.5, 8 * 0.005, 0.005])
     assert "tightening" in algo.scheduled
 
 

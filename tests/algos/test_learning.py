@@ -36,8 +36,9 @@ def learn(
     kind = get_algorithm(name)
     algo = kind(env.spec, kind.settings_class(**(QUICK | settings)), epochs, seed)
     collector = Collector(env, algo, seed + 1)
-    for _ in range(epochs):
+    for epoch in range(epochs):
         rollout, _ = collector.collect(16)
+        algo.progress = (epoch + 1) / epochs
         algo.update(rollout)
     return algo, mean_episodes(algo, num_costs)
 

@@ -6,19 +6,23 @@ import pytest
 from statewise.core.feedback import FIRST, control, relative_error, tightened
 
 
-def test_a_limit_falls_from_half_of_its_scale_by_the_same_share_in_every_step() -> None:
-    """From 0.5 * 2 = 1 to 0.01: half of the way is 0.1."""
-    way = [float(tightened(0.01, 2.0, gone)) for gone in (0.0, 0.25, 0.5, 0.75, 1.0)]
+def test_half_way_the_limit_is_twice_the_wanted_one() -> None:
+    way = [float(tightened(0.01, 2.0, progress)) for progress in (0.1, 0.25, 0.5, 1.0)]
+    assert way == pytest.approx([0.1, 0.04, 0.02, 0.01])
+
+
+def test_a_larger_power_lets_the_limit_fall_later() -> None:
+    """A quarter of the way: 0.01 times 4 to the power of 1.5."""
+    assert tightened([0.01], [2.0], 0.25, power=1.5) == pytest.approx([0.08])
+    assert tightened([0.01], [2.0], 0.25, power=0.0) == pytest.approx([0.01])
+
+
+def test_no_limit_is_above_half_of_its_scale_unless_that_is_asked_for() -> None:
     assert FIRST == 0.5
-    assert way == pytest.approx([1.0, 0.1**0.5, 0.1, 0.1**1.5, 0.01])
+    assert tightened([0.1, 0.7], [1.0, 1.0], 0.01) == pytest.approx([0.5, 0.7])
 
 
-def test_a_limit_above_half_of_its_scale_stays_where_it_is() -> None:
-    assert tightened([0.7, 0.1], [1.0, 1.0], 0.0) == pytest.approx([0.7, 0.5])
-
-
-def test_a_limit_of_zero_holds_after_the_first_step() -> None:
-    assert tightened([0.0], [1.0], 0.0) == pytest.approx([0.5])
+def test_a_limit_of_zero_holds_from_the_start() -> None:
     assert tightened([0.0], [1.0], 0.01) == pytest.approx([0.0])
 
 

@@ -97,7 +97,7 @@ def test_fewer_steps_than_done_are_refused_and_change_nothing(
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"tightening": 0.5}, "tightening"),
+        ({"tightening": 1.5}, "tightening"),
         ({"algo": "trpo-sl"}, "warmup"),
         ({"final_radius": 0.5}, "final_radius"),
         ({"final_noise": 0.2}, "final_noise"),
