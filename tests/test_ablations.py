@@ -14,6 +14,7 @@ from synthetic_runs import learning, write_run
 
 import statewise
 from statewise.algos import ALGORITHMS, get_algorithm
+from statewise.bench.command import GridCommand
 from statewise.bench.grid import product_grid
 from statewise.cli import main
 from statewise.paper import answers
@@ -126,6 +127,13 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
         "scale_inputs": False, "cost_critic_lr": 1e-3, "first_cost": 0.0, "cg_iterations": 100,
         "cg_damping": 0.0, "fisher_states": 0,
     }  # fmt: skip
+
+
+def test_options_that_are_not_given_do_not_win_over_a_preset() -> None:
+    command = GridCommand(suites=("Point-Hazard-8",), set=("preset=paper",))
+    (paper,) = command.grid(command.suites, ("scpo",)).specs
+    (few,) = dataclasses.replace(command, num_envs=10).grid(command.suites, ("scpo",)).specs
+    assert [spec.resolve("runs")[0].num_envs for spec in (paper, few)] == [30, 10]
 
 
 def test_settings_reach_the_runs_and_a_variants_own_come_first() -> None:

@@ -36,7 +36,12 @@ class AscpoSettings(ConstrainedSettings):
     """Let the variance of means depend on the policy. In the published code it does not: off."""
     variance_in_violation: bool = False
     """Add k times the measured variance of the largest cost to the violation. In the published code the
-    violation is that of the mean: off."""
+    violation is that of the mean: off. It needs `cost_feedback` 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.variance_in_violation:
+            self._without_feedback("variance_in_violation", True)
 
 
 class Ascpo(ConstrainedAlgorithm):

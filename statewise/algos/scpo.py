@@ -29,7 +29,13 @@ class ScpoSettings(ConstrainedSettings):
     """What each constraint bounds, one for all or one for each: maximum (the paper), sum, probability
     or deviation. `statewise train --algo cpo --help` explains each."""
     bound_coefficient: float = number(0.0, least=0, most=1)
-    """Share of the corrected bound term of the theory added to the violation (see docs/theory.md)."""
+    """Share of the corrected bound term of the theory added to the violation (see docs/theory.md).
+    It needs `cost_feedback` 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bound_coefficient:
+            self._without_feedback("bound_coefficient", self.bound_coefficient)
 
 
 class Scpo(ConstrainedAlgorithm):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from statewise.core.line_search import RewardTest
 from statewise.core.mmdp import Kind
-from statewise.settings import check, number
+from statewise.settings import asked, check, number
 
 T = TypeVar("T")
 
@@ -170,6 +170,8 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
             raise ValueError(
                 "constraint_kind and threshold need one value for all, or one for each"
             )
+        if min(self.cost_limit) < 0.0:
+            self._without_feedback("cost_limit", self.cost_limit)
         several = {
             name: len(getattr(self, name))
             for name in ("constraint_kind", "threshold", "cost_limit")
@@ -186,6 +188,14 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
                     f"cost_limit is {limit} for the kind probability: give a probability above 0 and "
                     f"below 1, such as 0.01; no number of episodes can show that something never happens"
                 )
+
+    def _without_feedback(self, name: str, value: object) -> None:
+        """Refuse a setting that changes the violation if no constraint asks for its violation."""
+        if self.cost_feedback:
+            raise ValueError(
+                f"{name} is {value}, which has no effect with feedback: it changes the violation, and "
+                f"the feedback does not look at it. Add {asked('cost_feedback', 0)}"
+            )
 
     def kinds(self, num_costs: int) -> tuple[Kind, ...]:
         """The kind of each constraint."""

@@ -81,7 +81,9 @@ class GridOptions(LaunchOptions, ImportOptions):
             if name in _OPTIONS:
                 raise ValueError(f"--set {name}=... does not work: use --{_OPTIONS[name]}")
         names = ("steps", "num_envs", "device", "imports")
-        return {name: getattr(self, name) for name in names} | pairs
+        # What is not given is left out, so that it does not win over a preset.
+        chosen = {name: getattr(self, name) for name in names}
+        return {name: x for name, x in chosen.items() if x != getattr(GridOptions, name)} | pairs
 
     def grid(self, suites: Sequence[str], algos: Sequence[str]) -> Grid:
         """Every suite, algorithm, seed and combination of settings; plug-ins are imported first."""

@@ -3,8 +3,8 @@
 A cost gradient is mostly noise once costs are rare, so a step seldom does to the cost what was planned.
 A controller corrects this. It compares the cost with its limit after each step, and moves the share of
 the trust region that the constraint asks for: up while the cost is above its limit, down while it is
-below. This is proportional-integral control, as of a thermostat. The limit itself tightens step by
-step. A policy that has to be safe before it knows its task learns to stand still.
+below. This is proportional-integral control, as of a thermostat. The limit itself tightens while a run
+goes on. A policy that has to be safe before it knows its task learns to stand still.
 
 Legend: e relative error of a cost, I integral of the errors, κ share of the region's radius. With κ the
 step must lower the cost by κ · sqrt(2 δ bᵀF⁻¹b), the most that any step in the region can do. At κ = 1
@@ -20,8 +20,8 @@ PROPORTIONAL = 5.0
 """The proportional gain in units of the integral gain. Chosen by hand: a violation of twice the limit
 acts at once like five epochs of it."""
 FIRST = 0.5
-"""The largest limit, as a share of the largest cost or of the episodes. Chosen by hand: every other episode
-may violate, which is more than most policies do that only follow the reward."""
+"""The largest limit, as a share of the largest cost or of the episodes. Chosen by hand: every other
+episode may violate, which is more than most policies do that only follow the reward."""
 
 
 def tightened(

@@ -141,10 +141,25 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
 
 
 def test_a_negative_limit_can_be_asked_for() -> None:
-    assert ScpoSettings(cost_limit=(-0.03,), allow_negative_limit=True).limits(2).tolist() == [
-        -0.03,
-        -0.03,
-    ]
+    settings = ScpoSettings(cost_limit=(-0.03,), allow_negative_limit=True, cost_feedback=0.0)
+    assert settings.limits(2).tolist() == [-0.03, -0.03]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("cpo", {"cost_limit": (-0.03,), "allow_negative_limit": True}),
+        ("scpo", {"bound_coefficient": 1.0}),
+        ("ascpo", {"variance_in_violation": True}),
+    ],
+)
+def test_a_setting_that_feedback_would_ignore_is_refused(
+    name: str, settings: dict[str, Any]
+) -> None:
+    kind = get_algorithm(name).settings_class
+    with pytest.raises(ValueError, match=r"has no effect with feedback.* Add cost_feedback=0"):
+        kind(**settings)
+    assert kind(**settings, cost_feedback=0.0)
 
 
 def test_limits_must_match_the_constraints() -> None:
@@ -242,7 +257,7 @@ def test_sub_sampling_balances_zero_and_positive_targets() -> None:
 def test_the_bound_is_logged_and_changes_nothing_unless_asked_for() -> None:
     plain, collector = make("scpo")
     rollout, _ = collector.collect(32)
-    bounded, _ = make("scpo", bound_coefficient=1.0)
+    bounded, _ = make("scpo", bound_coefficient=1.0, cost_feedback=0.0)
     a, b = plain.update(rollout), bounded.update(rollout)
     assert a["constraint/edge0/predicted"] <= a["constraint/edge0/predicted_corrected"]
     assert b["constraint/edge0/violation"] > a["constraint/edge0/violation"]

@@ -132,7 +132,7 @@ def test_the_two_faults_of_ascpo_can_be_mended() -> None:
     policies, violations = [], []
     for mended in ({}, {"mean_has_gradient": True}, {"variance_in_violation": True}):
         made = kind.settings_class(
-            hidden=(8,), critic_iterations=2, omega_1=0.5, log_std=0.5, **mended
+            hidden=(8,), critic_iterations=2, omega_1=0.5, log_std=0.5, cost_feedback=0.0, **mended
         )
         algo = kind(env.spec, made, 4, 0)
         env.reset()
