@@ -6,8 +6,8 @@ the trust region that the constraint asks for: up while the cost is above its li
 below. This is proportional-integral control, as of a thermostat. The limit itself tightens while a run
 goes on. A policy that has to be safe before it knows its task learns to stand still.
 
-Legend: e relative error of a cost, I integral of the errors, κ share of the region's radius. With κ the
-step must lower the cost by κ · sqrt(2 δ bᵀF⁻¹b), the most that any step in the region can do. At κ = 1
+Legend: e relative error of a cost, I integral of the errors, u share of the region's radius. With u the
+step must lower the cost by u times sqrt(2 δ bᵀF⁻¹b), the most that any step in the region can do. At 1
 the step does nothing else, at 0 it leaves the cost as it is, and at -1 the constraint is free.
 """
 
@@ -52,7 +52,7 @@ def relative_error(excess: npt.ArrayLike, limit: npt.ArrayLike) -> Array:
 
 
 def control(error: Array, integral: Array, gain: float, most: float) -> tuple[Array, Array]:
-    """κ `[m]`, from -1 to `most`, and the new integral `[m]` in the same bounds.
+    """u `[m]`, from -1 to `most`, and the new integral `[m]` in the same bounds.
 
     The integral cannot wind up beyond what the region can do.
     """
