@@ -125,7 +125,7 @@ def test_each_variant_differs_from_the_defaults_in_what_its_label_says() -> None
         "cost_lam": 0.97, "subsample": "resample", "reward_test": "paper", "critic_batch": 0,
         "rescue": False,
         "scale_inputs": False, "cost_critic_lr": 1e-3, "first_cost": 0.0, "cg_iterations": 100,
-        "cg_damping": 0.0, "fisher_states": 0,
+        "cg_damping": 0.0, "fisher_states": 0, "least_noise": 0.0,
     }  # fmt: skip
 
 

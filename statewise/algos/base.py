@@ -186,7 +186,7 @@ class Algorithm:
         batch = self.estimate(rollout)
         if batch.finite():
             metrics = {} if first else self.update_networks(batch)
-            self._shrink_noise()
+            self._bound_noise()
             self.measure_inputs(rollout)  # only now: the batch was made with the scale of before
             metrics = batch.metrics(self.spec.cost_names) | metrics
         else:
@@ -199,12 +199,20 @@ class Algorithm:
         if self.settings.scale_inputs:
             self.scaler.update(self._unscaled(rollout.obs, rollout.cost_max_before).flatten(0, 1))
 
+    @property
+    def least_log_std(self) -> float:
+        """Logarithm of the smallest standard deviation that the policy may have."""
+        s = self.settings
+        least = min(s.least_noise, s.final_noise) if s.final_noise else s.least_noise
+        return math.log(least) if least else -math.inf
+
     @torch.no_grad()
-    def _shrink_noise(self) -> None:
-        """Move the standard deviation towards `final_noise`, which it meets in the last epoch."""
+    def _bound_noise(self) -> None:
+        """Keep the standard deviation above `least_noise`, and move it to `final_noise` at the end."""
+        log_std = self.policy.log_std
+        log_std.clamp_(min=self.least_log_std)
         wanted, left = self.settings.final_noise, self.epochs - self.epoch
         if wanted > 0 and left < self.epochs / 3:
-            log_std = self.policy.log_std
             excess = (log_std - math.log(wanted)).clamp(min=0.0)
             log_std.sub_(excess / max(left + 1, 1))
 

@@ -61,10 +61,12 @@ class PolicyStep:
         solve: Callable[..., tuple[Tensor, ...]],
         settings: TrustRegionSettings,
         generator: torch.Generator,
+        least_log_std: float = -math.inf,
     ) -> None:
         """objectives: the reward surrogate, which is to rise, then any cost surrogates. solve: finds
         F⁻¹ of gradients `[k, P]` at states `[N, n]`, and its residuals `[k]`. generator: draws the
-        states that the Fisher matrix averages over."""
+        states that the Fisher matrix averages over. least_log_std: a log_std that is no larger is held,
+        so that a step does not spend the region on it."""
         self.policy, self.batch, self.objectives = policy, batch, objectives
         self.settings, self.theta = settings, policy.flat()
         mean = policy(batch.inputs)
@@ -77,6 +79,8 @@ class PolicyStep:
         self.scores = torch.stack([s.detach() for s in scores])
         self.gradients = torch.stack([torch.cat([p.reshape(-1) for p in g]) for g in grads])
         """[k, P]"""
+        held = self.log_std < least_log_std + 1e-6
+        self.gradients[:, : len(held)] *= ~held
         self.kl = torch.zeros_like(self.log_prob)
         """[N] of the candidate measured last"""
         self.finite = bool(torch.isfinite(self.gradients).all())
@@ -177,7 +181,9 @@ class TrustRegionAlgorithm(Algorithm):
         s = self.settings
         solve = Graphed(partial(_natural_directions, self.policy, s.cg_damping, s.cg_iterations))
         solve = self.cuda_graphs.setdefault("natural", solve)
-        step = PolicyStep(self.policy, batch, objectives, solve, s, self.generator)
+        step = PolicyStep(
+            self.policy, batch, objectives, solve, s, self.generator, self.least_log_std
+        )
         self.skipped += not step.finite
         return step
 

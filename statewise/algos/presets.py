@@ -27,6 +27,7 @@ _PAPER: Values = {
     "critic_batch": 0,
     "target_kl": 0.02,
     "final_radius": 1.0,
+    "least_noise": 0.0,
     "final_noise": 0.0,
     "backtrack_steps": 100,
     "backtrack_coefficient": 0.8,

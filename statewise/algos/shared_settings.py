@@ -36,6 +36,9 @@ class Settings:
     """Learning rate of the critics."""
     critic_batch: int = number(4096, least=0)
     """Rows in a critic step, drawn anew each time. 0 uses all rows, as the paper does."""
+    least_noise: float = number(0.1, least=0, finite=True)
+    """Smallest standard deviation of the policy's actions in training. A trust region moves the actions
+    by a share of it, so a policy without noise no longer learns. `final_noise` may ask for less."""
     final_noise: float = number(0.0, least=0, finite=True)
     """Largest standard deviation of the policy's actions at the end of training. Over the last third of
     the epochs a larger one shrinks to it, so that training and mean actions agree. 0 does not limit
@@ -45,6 +48,11 @@ class Settings:
         check(self)
         if not self.hidden:
             raise ValueError("hidden is (): give at least one width")
+        if self.least_noise and math.exp(self.log_std) < self.least_noise:
+            raise ValueError(
+                f"log_std is {self.log_std}, a standard deviation of {math.exp(self.log_std):.3g} at the "
+                f"start: give {asked('least_noise')} of no more than that, now {self.least_noise}"
+            )
         if self.critic_batch == 1:
             raise ValueError("critic_batch is 1: give 0 (all rows) or at least 2")
 

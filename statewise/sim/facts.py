@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from statewise.sim.scene import ROBOT, Scene
+from statewise.sim.scene import MOUNT, ROBOT, Scene
 
 _AT_LIMIT = math.radians(1.0)
 """A start pose this close to a limit is at the limit: a straight knee, for example."""
@@ -54,32 +54,71 @@ class Gear:
 def joint_limits(scene: Scene) -> list[JointLimit]:
     """Every limited hinge that has a position sensor."""
     model, found = scene.model, []
-    for i in range(model.nsensor):
-        joint = model.sensor_objid[i]
-        if (
-            model.sensor_type[i] == mujoco.mjtSensor.mjSENS_JOINTPOS
-            and model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE
-            and model.jnt_limited[joint]
-        ):
+    sensors = _sensors_of(model, mujoco.mjtSensor.mjSENS_JOINTPOS)
+    for joint in _limited_hinges(model):
+        if joint in sensors:
             low, high = model.jnt_range[joint].tolist()
             start = float(scene.qpos[model.jnt_qposadr[joint]])
-            name = model.sensor(i).name.removeprefix(ROBOT)
             low = low if start - low > _AT_LIMIT else -math.inf
             high = high if high - start > _AT_LIMIT else math.inf
-            found.append(JointLimit(name, low, high, start))
+            found.append(JointLimit(sensors[joint], low, high, start))
     return found
 
 
 def gears(scene: Scene) -> list[Gear]:
     """Every actuator that has a force sensor."""
     model, found = scene.model, []
-    for i in range(model.nsensor):
-        if model.sensor_type[i] == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
-            actuator = int(model.sensor_objid[i])
-            gear = float(np.linalg.norm(model.actuator_gear[actuator]))
-            name = model.sensor(i).name.removeprefix(ROBOT)
-            found.append(Gear(name, gear, gear * _largest_force(model, actuator)))
+    sensors = _sensors_of(model, mujoco.mjtSensor.mjSENS_ACTUATORFRC)
+    for actuator, name in sensors.items():
+        gear = float(np.linalg.norm(model.actuator_gear[actuator]))
+        found.append(Gear(name, gear, gear * _largest_force(model, actuator)))
     return found
+
+
+def unwatched_joints(scene: Scene) -> list[str]:
+    """The limited hinges of the robot that have no position sensor: no constraint can watch them.
+
+    A file that has sensors `jointpos_...` of its own may have them for some joints only.
+    """
+    model = scene.model
+    watched = _sensors_of(model, mujoco.mjtSensor.mjSENS_JOINTPOS)
+    mine = _tree(model, model.body(scene.root).id)
+    return [
+        model.joint(joint).name.removeprefix(ROBOT)
+        for joint in _limited_hinges(model)
+        if joint not in watched and _tree(model, int(model.jnt_bodyid[joint])) == mine
+    ]
+
+
+def unwatched_actuators(scene: Scene) -> list[str]:
+    """The actuators that have no force sensor."""
+    model = scene.model
+    watched = _sensors_of(model, mujoco.mjtSensor.mjSENS_ACTUATORFRC)
+    names = [model.actuator(i).name.removeprefix(ROBOT) or str(i) for i in range(model.nu)]
+    return [name for i, name in enumerate(names) if i not in watched]
+
+
+def _tree(model: mujoco.MjModel, body: int) -> int:
+    """The topmost body above this one, below a mount."""
+    mount = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, MOUNT)
+    while (above := int(model.body_parentid[body])) not in (0, mount):
+        body = above
+    return body
+
+
+def _sensors_of(model: mujoco.MjModel, kind: mujoco.mjtSensor) -> dict[int, str]:
+    """The first sensor of a kind of each object. One without a name cannot be read, and does not count."""
+    found: dict[int, str] = {}
+    for i in range(model.nsensor):
+        name = model.sensor(i).name.removeprefix(ROBOT)
+        if model.sensor_type[i] == kind and name:
+            found.setdefault(int(model.sensor_objid[i]), name)
+    return found
+
+
+def _limited_hinges(model: mujoco.MjModel) -> list[int]:
+    hinge = mujoco.mjtJoint.mjJNT_HINGE
+    return [j for j in range(model.njnt) if model.jnt_type[j] == hinge and model.jnt_limited[j]]
 
 
 def _largest_force(model: mujoco.MjModel, actuator: int) -> float:

@@ -22,6 +22,7 @@ from statewise.sim.robot_file import ReadRobot, RobotFile, read_robot
 from statewise.sim.things import Body, apply
 
 ROBOT = "robot/"  # prefix of every name that comes from the robot's file
+MOUNT = "mount"  # body that carries a robot whose root is not free
 _SURFACE = ("condim", "friction", "margin", "gap", "solmix", "solref", "solimp")
 
 
@@ -175,7 +176,7 @@ def build_scene(
     if read.base.kind == "free":
         frame = scene.worldbody.add_frame()
     else:
-        frame = scene.worldbody.add_body(name="mount", mocap=True).add_frame()
+        frame = scene.worldbody.add_body(name=MOUNT, mocap=True).add_frame()
     surface = {name: getattr(read.spec.default.geom, name) for name in _SURFACE}
     scene.attach(read.spec, frame=frame, prefix=ROBOT)
     masks = _collision_bits(read)

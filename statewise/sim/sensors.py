@@ -34,6 +34,18 @@ _RESERVED = ("contact_",)
 _FORCE = "force"  # force_<actuator>
 
 
+class LacksSensor(RobotFileError):
+    """A sensor that was asked for is not in the file, and cannot be added."""
+
+    def __init__(self, path: Path, pattern: str, has: Sequence[str]) -> None:
+        super().__init__(
+            f"{path} lacks the sensor {pattern!r}. It has: {', '.join(filter(None, has)) or 'none'}. "
+            f"Add it to the file's <sensor> section, or name the robot's own sensors when you "
+            f"register it"
+        )
+        self.path, self.pattern = path, pattern
+
+
 def check_names(spec: mujoco.MjSpec, path: Path) -> None:
     """Refuse names that the sensors of the arena use."""
     for sensor in spec.sensors:
@@ -61,21 +73,20 @@ def add_sensors(
         _check_kind(spec, name, kind, path)
     for place in places:
         _check_kind(spec, place, _FRAME[place.rpartition("_")[2]], path)
+    own = [sensor.name for sensor in spec.sensors]
+    taken = set(own)
     for pattern in dict.fromkeys([*wanted, *places]):
-        names = [sensor.name for sensor in spec.sensors]
-        if any(fnmatch.fnmatchcase(name, pattern) for name in names):
+        if any(fnmatch.fnmatchcase(name, pattern) for name in own):
             continue
         found = [
             s for s in _known(spec, model, base, pattern) if fnmatch.fnmatchcase(s[0], pattern)
         ]
         if not found:
-            raise RobotFileError(
-                f"{path} lacks the sensor {pattern!r}. It has: {', '.join(names) or 'none'}. Add it "
-                f"to the file's <sensor> section, or name the robot's own sensors when you register "
-                f"it"
-            )
+            raise LacksSensor(path, pattern, [sensor.name for sensor in spec.sensors])
         for name, kind, objtype, objname in found:
-            spec.add_sensor(name=name, type=kind, objtype=objtype, objname=objname)
+            if name not in taken:  # a pattern before may have asked for some of them
+                taken.add(name)
+                spec.add_sensor(name=name, type=kind, objtype=objtype, objname=objname)
 
 
 def _known(

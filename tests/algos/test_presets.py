@@ -105,6 +105,34 @@ def test_kinds_can_be_mixed_in_one_step(name: str) -> None:
     assert algo.inputs == 2 + 4  # the running maxima join the state
 
 
+@pytest.mark.parametrize(("least", "ends"), [(0.3, 0.3), (0.0, 0.2)])
+def test_noise_never_falls_below_its_least(least: float, ends: float) -> None:
+    """On a line the noise of TRPO dies out: from 0.37 it falls below 0.2 in 40 updates."""
+    env, kind = LineEnv(64), get_algorithm("trpo")
+    made = kind.settings_class(
+        hidden=(8,), critic_iterations=5, critic_lr=5e-3, log_std=-1.0, least_noise=least
+    )
+    algo = kind(env.spec, made, 40, 0)
+    collector, noise = Collector(env, algo, 1), []
+    for _ in range(40):
+        metrics = algo.update(collector.collect(16)[0])
+        noise.append(float(algo.policy.log_std.detach().exp().min()))
+    if least:
+        assert min(noise) == noise[-1] == pytest.approx(ends)
+        assert metrics["policy/kl"] > 0.01, "the region is left to the mean of the actions"
+    else:
+        assert noise[-1] < ends
+
+
+def test_noise_that_starts_below_its_least_is_refused() -> None:
+    kind = get_algorithm("trpo").settings_class
+    with pytest.raises(
+        ValueError, match=r"log_std is -3.0, .* 0.0498 at the start: give least_noise"
+    ):
+        kind(log_std=-3.0)
+    assert kind(log_std=-3.0, least_noise=0.01)
+
+
 def test_noise_shrinks_to_the_wanted_level_at_the_end_of_training() -> None:
     env, kind = LineEnv(16), get_algorithm("trpo")
     algo = kind(
