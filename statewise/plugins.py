@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,10 @@ from statewise.settings import asked, option
 
 GYM = "gym:"
 """Names of Gymnasium environments begin with this: `gym:ID`, or `gym:MODULE:ID`."""
+
+_PATHS = sysconfig.get_paths()
+_LIBRARIES = (str(Path(__file__).parent), _PATHS["stdlib"], _PATHS["purelib"], _PATHS["platlib"])
+"""Folders of code that is not the user's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +58,14 @@ def import_modules(modules: str | Sequence[str], folder: str = "") -> None:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise PluginError(f"{asked('imports', name)}: {_where(error)}") from error
+                raise PluginError(f"{asked('imports', name)}: {where(error)}") from error
             raise PluginError(
                 f"no module {name!r} to import: start in the folder of {name}.py, install it, or add "
                 f"its folder to PYTHONPATH"
             ) from error
         except (ImportError, SyntaxError, ValueError, TypeError, AttributeError, NameError,
                 LookupError, OSError, RuntimeError, ArithmeticError) as error:  # fmt: skip
-            raise PluginError(f"{asked('imports', name)}: {_where(error)}") from error
+            raise PluginError(f"{asked('imports', name)}: {where(error)}") from error
 
 
 def is_gym(name: str) -> bool:
@@ -101,12 +106,13 @@ def import_for_run(
     import_modules(missing)
 
 
-def _where(error: Exception) -> str:
-    """What went wrong in a module, and in which line of which file."""
-    trace, place = error.__traceback__, ""
+def where(error: BaseException) -> str:
+    """What went wrong, and in which line of which file: the user's own rather than a library's."""
+    trace, places = error.__traceback__, list[tuple[str, int]]()
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith("<frozen"):
-            place = f" ({file}, line {trace.tb_lineno})"
+        places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
         trace = trace.tb_next
-    return f"{type(error).__name__}: {error}{place}"
+    places = [place for place in places if not place[0].startswith("<frozen")]
+    own = [place for place in places if not place[0].startswith(_LIBRARIES)]
+    line = "".join(f" ({file}, line {number})" for file, number in (own or places)[-1:])
+    return f"{type(error).__name__}: {error}{line}"

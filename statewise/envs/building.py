@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from statewise.envs.blame import label_of
 from statewise.envs.constraints.base import Constraint
 from statewise.envs.suites import Suite
 from statewise.envs.tasks.base import Task
 from statewise.envs.terms import Term
 from statewise.envs.world import MissingSensor, Stage, World
 from statewise.sim.backend import make_simulator
+from statewise.sim.errors import RobotFileError
 from statewise.sim.scene import Scene, build_scene
+from statewise.sim.sensors import LacksSensor
 
 if TYPE_CHECKING:
     from statewise.envs.vec_env import Rules
@@ -38,7 +41,17 @@ def suite_scene(suite: Suite, integrator: str | None) -> Scene:
     wanted = [pattern for term in suite.terms for pattern in term.sensors]
     file = suite.robot.mjcf
     file = dataclasses.replace(file, sensors=tuple(dict.fromkeys([*file.sensors, *wanted])))
-    return build_scene(file, bodies, integrator)
+    try:
+        return build_scene(file, bodies, integrator)
+    except LacksSensor as error:
+        term = next((term for term in suite.terms if error.pattern in term.sensors), None)
+        if term is None:  # a sensor of the robot's own observation
+            raise
+        raise RobotFileError(
+            f"{suite.name} cannot be made: the robot has no sensor {error.pattern!r}, which "
+            f"{term.kind} reads. {error.path} has: {error.has}. Add it to the file's <sensor> section, "
+            f"or leave {term.kind} out"
+        ) from error
 
 
 def sensors_at_rest(scene: Scene) -> Tensor:
@@ -107,85 +120,107 @@ def try_terms(rules: Rules, at_rest: Tensor) -> list[float]:
 
     Returns the ceiling of each constraint.
     """
-    suite, ceilings = rules.suite, []
+    suite = rules.suite
     try:
-        for term in suite.terms:
-            _check_memory(rules, at_rest, term)
-        world = rules.rest(at_rest, _TRIED)
-        _check_task(suite.task, rules.view(world, suite.task), suite.name)
-        for constraint in suite.constraints:
-            found = _check_clearance(constraint, rules.view(world, constraint), suite.name)
-            ceilings.append(_find_ceiling(constraint, found))
-        rules.clearance(rules.rest(at_rest, _TRIED + 1))  # the number of worlds is no constant
-        rules.observer.measure(world, rules.view)
+        with torch.no_grad():
+            for term in suite.terms:
+                _check_memory(rules, at_rest, term)
+            start = rules.rest(at_rest, _TRIED)
+            rules.observer.measure(start, rules.view)
+            ceilings = [
+                _find_ceiling(constraint, _check_at_rest(rules, start, constraint))
+                for constraint in suite.constraints
+            ]
+            rules.clearance(rules.rest(at_rest, _TRIED + 1))  # the number of worlds is no constant
+            for world in (start, rules.later(start)):
+                for term in suite.terms:
+                    _try(rules, world, term)
     except MissingSensor as error:
         raise MissingSensor(f"{suite.name} cannot be made: {error}") from error
     return ceilings
 
 
-def label_of(term: Term, suite: str) -> str:
-    return f"the {'task' if isinstance(term, Task) else 'constraint'} {term.kind} of {suite}"
+def _try(rules: Rules, world: World, term: Term) -> None:
+    """Call every method of a term at one moment, and refuse what has a wrong form."""
+    label, seen = label_of(term, rules.suite.name), rules.view(world, term)
+    before = world.writes()
+    if isinstance(term, Task):
+        parts = [rules.ask(term, name, world) for name in ("reward", "succeeded", "ended")]
+        if not bool(torch.isfinite(parts[0]).all()):
+            raise ValueError(
+                f"{label}: the reward is {float(parts[0][0])} at rest in world 0: return finite numbers"
+            )
+        if world.starts:
+            rules.ask(term, "may_start", world)
+    else:
+        rules.ask(term, "clearance", world)
+    rules.observer.observe_term(term, world, seen)
+    rules.moved_by(term, world)
+    rules.remember_of(term, world)
+    if world.writes() != before:
+        raise ValueError(
+            f"{label} writes into what it reads, and others read the same memory: write into a copy, "
+            f"as in world.position.clone()"
+        )
 
 
-def check_moved(rules: Rules, objects: Tensor, term: Term, kind: str, centres: Tensor) -> None:
+def check_moved(rules: Rules, world: World, term: Term, kind: str, centres: Tensor) -> None:
     """Refuse new centres of unknown objects, or of another number of them."""
     label, kinds = label_of(term, rules.suite.name), rules.stage.kinds
     if kind not in kinds:
         known = ", ".join(kinds) or "none"
         raise ValueError(f"{label} moves {kind!r}, but the objects are: {known}")
-    wanted = (len(objects), kinds[kind].stop - kinds[kind].start, 3)
+    wanted = (len(world), kinds[kind].stop - kinds[kind].start, 3)
     if tuple(centres.shape) != wanted:
         raise ValueError(
             f"{label} moves {kind!r} to centres of shape {tuple(centres.shape)}: return {wanted}"
         )
 
 
-def check_form(found: object, rows: int, label: str) -> None:
-    """Refuse what a constraint returned for so many worlds, unless it is one float for each."""
-    if not isinstance(found, Tensor):
-        raise TypeError(
-            f"{label} returned a {type(found).__name__} for {rows} worlds: return a tensor [R], "
-            f"one clearance for each world"
-        )
-    if tuple(found.shape) != (rows,) or not found.is_floating_point():
-        raise ValueError(
-            f"{label} returned {found.dtype} of shape {tuple(found.shape)} for {rows} worlds: "
-            f"return floats of shape ({rows},), one clearance for each world"
-        )
-
-
-def _check_memory(rules: Rules, at_rest: Tensor, term: Term) -> None:
-    """Refuse what a term remembers unless it is `[R, k]`."""
-    memory = term.remember(rules.view(rules.rest(at_rest, _TRIED, remembered=False), term))
-    if memory is None or (isinstance(memory, Tensor) and memory.shape[:-1] == (_TRIED,)):
-        return
-    what = f"shape {tuple(memory.shape)}" if isinstance(memory, Tensor) else repr(memory)
+def check_form(found: object, world: World, term: Term, method: str, suite: str) -> Tensor:
+    """Refuse what a method returned unless it is one number, or for some one bool, for each world."""
+    rows, floats = len(world), method in ("clearance", "reward")
+    what, device = f"a {type(found).__name__}", world.sensors.device
+    if isinstance(found, Tensor):
+        right = found.dtype.is_floating_point if floats else found.dtype == torch.bool
+        if right and found.shape == (rows,) and found.device == device:
+            return found
+        what = f"{found.dtype} of shape {tuple(found.shape)}"
+        if found.device != device:
+            what += f" on {found.device}"
+    wanted = f"{'floats' if floats else 'bools'} of shape ({rows},) on {device}"
+    returned = f"`{method}` returned"
+    if method == "clearance":  # of a function, too
+        returned, wanted = "returned", f"{wanted}, one clearance for each world"
     raise ValueError(
-        f"{label_of(term, rules.suite.name)}: remember() returned {what} for {_TRIED} worlds: return "
-        f"a tensor [R, k]"
+        f"{label_of(term, suite)} {returned} {what} for {rows} worlds: return {wanted}"
     )
 
 
-def _check_task(task: Task, seen: World, suite: str) -> None:
-    """Refuse a task whose reward or ends have a wrong form."""
-    rows, parts = len(seen), {}
-    for name in ("reward", "succeeded", "ended"):
-        part = parts[name] = getattr(task, name)(seen)
-        floats, what = name == "reward", str(part)
-        if isinstance(part, Tensor):
-            what = f"{part.dtype} of shape {tuple(part.shape)}"
-            right = part.is_floating_point() if floats else part.dtype == torch.bool
-            if right and tuple(part.shape) == (rows,):
-                continue
+def _check_memory(rules: Rules, at_rest: Tensor, term: Term) -> None:
+    """Refuse what a term remembers unless it is `[R, k]`, and the same k in every step."""
+    start = rules.rest(at_rest, _TRIED, remembered=False)
+    memory, label = rules.remember_of(term, start), label_of(term, rules.suite.name)
+    if memory is not None and not (
+        isinstance(memory, Tensor) and memory.dim() == 2 and len(memory) == _TRIED
+    ):
         raise ValueError(
-            f"the task {task.kind} of {suite}: `{name}` returned {what} for {rows} worlds: return "
-            f"{'floats' if floats else 'bools'} of shape ({rows},)"
+            f"{label}: remember() returned {_form(memory)} for {_TRIED} worlds: return a tensor [R, k]"
         )
-    if not bool(torch.isfinite(parts["reward"]).all()):
+    start.memories = {} if memory is None else {term.kind: memory}
+    then = rules.remember_of(term, rules.later(start))
+    if _form(then) != _form(memory):
         raise ValueError(
-            f"the task {task.kind} of {suite}: the reward is "
-            f"{float(parts['reward'][0])} at rest in world 0: return finite numbers"
+            f"{label}: remember() returned {_form(then)} after a step and {_form(memory)} at the start, "
+            f"for {_TRIED} worlds: return the same form"
         )
+
+
+def _form(memory: object) -> str:
+    """What a term remembers, in words."""
+    if not isinstance(memory, Tensor):
+        return repr(memory)
+    return f"{memory.dtype} of shape {tuple(memory.shape)}"
 
 
 def _find_ceiling(constraint: Constraint, at_rest: float) -> float:
@@ -193,7 +228,8 @@ def _find_ceiling(constraint: Constraint, at_rest: float) -> float:
     ceiling = constraint.ceiling
     if ceiling is None:
         ceiling = 1.0 if constraint.things() or at_rest <= 0 else at_rest
-    if not (isinstance(ceiling, int | float) and 0 < ceiling < math.inf):
+    number = isinstance(ceiling, int | float) and not isinstance(ceiling, bool)
+    if not (number and 0 < ceiling < math.inf):
         raise ValueError(
             f"the ceiling of {constraint.kind} is {ceiling!r}: it is the largest cost of a step, so "
             f"give a finite number above 0"
@@ -201,21 +237,19 @@ def _find_ceiling(constraint: Constraint, at_rest: float) -> float:
     return float(ceiling)
 
 
-def _check_clearance(constraint: Constraint, world: World, suite: str) -> float:
-    """Check what a constraint returns for robots at rest; the clearance of the first.
+def _check_at_rest(rules: Rules, world: World, constraint: Constraint) -> float:
+    """Check the clearance of robots at rest, and return that of the first.
 
     It may be negative only if it depends on where objects are, as they are far away here.
     """
-    label = label_of(constraint, suite)
-    found = constraint.clearance(world)
-    check_form(found, len(world), label)
-    clearance = float(found[0])
+    label = label_of(constraint, rules.suite.name)
+    clearance = float(rules.ask(constraint, "clearance", world)[0])
     if not math.isfinite(clearance):
         raise ValueError(
             f"{label} is {clearance} for a robot at rest in world 0: return finite numbers"
         )
     elsewhere = world.with_objects(torch.zeros_like(world.all_objects))
-    if clearance < 0 and float(constraint.clearance(elsewhere)[0]) == clearance:
+    if clearance < 0 and float(rules.ask(constraint, "clearance", elsewhere)[0]) == clearance:
         raise ValueError(
             f"{label} is broken at the start: its clearance is {clearance:.3g} {constraint.unit}".rstrip()
             + f" for the {world.robot.name} at rest. Choose another limit or another robot"

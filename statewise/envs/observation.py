@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import lidar
+from statewise.envs.blame import blamed, label_of
 from statewise.envs.env import blocks_of
 from statewise.envs.suites import Suite
 from statewise.envs.terms import Term
@@ -35,6 +36,9 @@ class Observer:
         self._terms = [term for term in suite.terms if type(term).observe is not Term.observe]
         padded = _PAPER.issuperset(term.kind for term in suite.terms) and not robot.spatial
         self.num_zeros = len(UNUSED_LIDARS) * lidar.PLANAR_BINS if padded and not compact else 0
+        self._suite = suite.name
+        self.blocks_of: dict[str, dict[str, int]] = {}
+        """The blocks of each term and their sizes, known after `measure`."""
         self.blocks: dict[str, slice] = {}
         """Where each block lies, known after `measure`."""
 
@@ -49,9 +53,10 @@ class Observer:
             s, block = self._sensors[name], _block(name)
             sizes[block] = sizes.get(block, 0) + s.stop - s.start
         for term in self._terms:
-            found = term.observe(view(world, term))
+            with blamed(term, "observe", self._suite):
+                found = term.observe(view(world, term))
             if not isinstance(found, dict):
-                raise TypeError(
+                raise ValueError(
                     f"{term.kind}: observe() returned a {type(found).__name__}: return a dict of "
                     f"tensors [R, d] by name"
                 )
@@ -62,6 +67,7 @@ class Observer:
                         f"{term.kind} observes {name!r}, which is there already: rename it"
                     )
                 sizes[name] = part.shape[1]
+            self.blocks_of[term.kind] = {name: part.shape[1] for name, part in found.items()}
         if self.num_zeros:
             sizes |= dict.fromkeys(UNUSED_LIDARS, lidar.PLANAR_BINS)
         self.blocks = blocks_of(sizes)
@@ -70,10 +76,28 @@ class Observer:
         """The observation `[R, n]`, its blocks in the order of `blocks`."""
         parts = [world.sensors[:, self._internal]]
         for term in self._terms:
-            parts += term.observe(view(world, term)).values()
+            parts += self.observe_term(term, world, view(world, term))
         if self.num_zeros:
             parts.append(world.sensors.new_zeros(len(world), self.num_zeros))
-        return torch.cat(parts, dim=1)
+        return torch.cat(parts, dim=1).to(world.sensors.dtype)
+
+    def observe_term(self, term: Term, world: World, seen: World) -> list[Tensor]:
+        """The blocks of one term. Other blocks or sizes than in the trial raise ValueError."""
+        if term.kind not in self.blocks_of:
+            return []
+        with blamed(term, "observe", self._suite):
+            found = term.observe(seen)
+            sizes = self.blocks_of[term.kind]
+            if list(found) == list(sizes):
+                parts = list(found.values())
+                if [part.shape for part in parts] == [(len(world), d) for d in sizes.values()]:
+                    return parts
+            shapes = {name: tuple(part.shape) for name, part in found.items()}
+            wanted = {name: (len(world), size) for name, size in sizes.items()}
+            raise ValueError(
+                f"{label_of(term, self._suite)} observes blocks of the shapes {shapes}: return "
+                f"{wanted}, as at the start"
+            )
 
     def block_at(self, column: int) -> str:
         """The block of the observation that holds a column."""
@@ -86,10 +110,12 @@ def _block(sensor: str) -> str:
 
 def _check_part(part: object, rows: int, label: str) -> None:
     if not isinstance(part, Tensor):
-        raise TypeError(f"{label} is a {type(part).__name__}: return a tensor [R, d]")
+        raise ValueError(f"{label} is a {type(part).__name__}: return a tensor [R, d]")
     if part.dim() != 2 or len(part) != rows:
         raise ValueError(
             f"{label} has shape {tuple(part.shape)} for {rows} worlds: return a tensor [R, d]"
         )
-    if not part.is_floating_point() or not bool(torch.isfinite(part).all()):
+    if not part.is_floating_point():
+        raise ValueError(f"{label} has the type {part.dtype}: return floats")
+    if not bool(torch.isfinite(part).all()):
         raise ValueError(f"{label} is {part[0].tolist()} at the start: return finite floats")

@@ -114,6 +114,12 @@ def parse_suite(name: str) -> Suite:
     check_ends(task)
     suite = Suite(name, robot, task, (), type(task).max_steps or NO_LIMIT)
     constraints = []
+    if not fits(suite.arena):
+        raise ValueError(
+            f"suite {name!r}: the {robot.name} and what its {task.kind} task places do not fit the arena, "
+            f"which is {2 * robot.extent:g} m wide: the robot keeps {robot.keepout:g} m free around its "
+            f"start. Give it a larger extent= or a smaller keepout= when you register it"
+        )
     while tokens:
         kind = tokens.pop(0)
         if kind not in CONSTRAINTS.entries:

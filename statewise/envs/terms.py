@@ -94,11 +94,11 @@ def check_term(term: Term) -> None:
     """Refuse a task or a constraint whose attributes have a wrong form."""
     label, sensors, things = term.kind, term.sensors, term.things()
     if isinstance(sensors, str) or not all(isinstance(name, str) for name in sensors):
-        raise TypeError(f"{label}: sensors is {sensors!r}: give names, as in sensors=('gyro',)")
+        raise ValueError(f"{label}: sensors is {sensors!r}: give names, as in sensors=('gyro',)")
     if isinstance(term.draws, bool) or not isinstance(term.draws, int) or term.draws < 0:
         raise ValueError(f"{label}: draws is {term.draws!r}: give a whole number, 0 or more")
     if not isinstance(things, list | tuple) or not all(isinstance(x, Things) for x in things):
-        raise TypeError(f"{label}: things() returned {things!r}: return a tuple of Things")
+        raise ValueError(f"{label}: things() returned {things!r}: return a tuple of Things")
 
 
 def _is_length(value: object) -> bool:

@@ -113,6 +113,13 @@ class _Seen:
         self._stage, self._sensors, self.objects = stage, sensors, objects
         self._point = sensors[:, None, stage.point]
 
+    def computed(self) -> list[Tensor]:
+        """The objects, and all that is computed of them."""
+        if not self.objects.shape[1]:
+            return [self.objects]
+        lidar_of = self.volume if self._stage.robot.spatial else self.planar
+        return [self.objects, self.distance, self.local, lidar_of]
+
     @cached_property
     def _to_local(self) -> Tensor:
         """[R, 3, 3]"""
@@ -192,6 +199,11 @@ class World:
 
     def __len__(self) -> int:
         return len(self.sensors)
+
+    def writes(self) -> list[int]:
+        """How often each tensor that terms share was written to."""
+        shared = [self.sensors, self.draws, *self.memories.values(), *self._seen.computed()]
+        return [part._version for part in shared if not part.is_inference()]
 
     # The robot ---------------------------------------------------------------------------------
 

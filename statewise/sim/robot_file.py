@@ -7,7 +7,7 @@ into a world.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,13 +68,13 @@ def read_robot(file: RobotFile) -> ReadRobot:
     spec = _load(file.path)
     _name_everything(spec)
     check_names(spec, file.path)
-    written = [_key_sizes(key) for key in spec.keys]  # compiling pads what is too short
+    written = [_key_sizes(key) for key in spec.keys]  # compiling pads them, and adds some for nkey
     model = _compile(spec, file.path)
     _check_options(model, file.path)
     if len(spec.actuators) != model.nu or model.nu == 0:
         why = "has no actuators" if model.nu == 0 else "has actuators with several controls each"
         raise RobotFileError(f"{file.path} {why}: a robot needs actuators with one control each")
-    data, key = _start_pose(spec, model, file)
+    data, key = _start_pose([k.name for k in spec.keys][: len(written)], model, file)
     if key is not None:
         _check_key(spec.keys[key].name, written[key], model, file.path)
     base = find_base(model, data, file.root, file.path)
@@ -165,10 +165,9 @@ def _check_options(model: mujoco.MjModel, path: Path) -> None:
 
 
 def _start_pose(
-    spec: mujoco.MjSpec, model: mujoco.MjModel, file: RobotFile
+    names: Sequence[str], model: mujoco.MjModel, file: RobotFile
 ) -> tuple[mujoco.MjData, int | None]:
-    """The robot in its start pose, and the number of the keyframe it is from."""
-    names = [key.name for key in spec.keys]
+    """The robot in its start pose, and the number of the keyframe it is from. names: all keyframes."""
     if file.keyframe and file.keyframe not in names:
         raise RobotFileError(unknown("keyframe", file.keyframe, names, str(file.path)))
     wanted = file.keyframe or "home"

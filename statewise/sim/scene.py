@@ -23,6 +23,10 @@ from statewise.sim.things import Body, apply
 
 ROBOT = "robot/"  # prefix of every name that comes from the robot's file
 MOUNT = "mount"  # body that carries a robot whose root is not free
+_SIZES = ("njmax", "nconmax", "nstack", "nkey", "nuserdata", "nuser_body", "nuser_jnt",
+          "nuser_geom", "nuser_site", "nuser_cam", "nuser_tendon", "nuser_actuator",
+          "nuser_sensor")  # fmt: skip
+"""Sizes of a model that a file may set, and that nothing here reads."""
 _SURFACE = ("condim", "friction", "margin", "gap", "solmix", "solref", "solimp")
 
 
@@ -178,6 +182,7 @@ def build_scene(
     else:
         frame = scene.worldbody.add_body(name=MOUNT, mocap=True).add_frame()
     surface = {name: getattr(read.spec.default.geom, name) for name in _SURFACE}
+    _take_over(scene, read.spec)
     scene.attach(read.spec, frame=frame, prefix=ROBOT)
     masks = _collision_bits(read)
     _add_floor(scene, surface | masks)
@@ -190,7 +195,26 @@ def build_scene(
     except ValueError as error:
         text = " ".join(str(error).split())
         raise RobotFileError(f"{robot.path} cannot be put into a scene: {text}") from error
+    if read.spec.compiler.settotalmass > 0:
+        _keep_masses(model, read.model)
     return _found(model, read, robot, bodies)
+
+
+def _take_over(scene: mujoco.MjSpec, robot: mujoco.MjSpec) -> None:
+    """Give the robot's file the scene's sizes and looks, because MuJoCo warns of those that differ."""
+    robot.visual = scene.visual
+    for name in _SIZES:
+        setattr(robot, name, getattr(scene, name))
+
+
+def _keep_masses(model: mujoco.MjModel, alone: mujoco.MjModel) -> None:
+    """Give the robot the masses of its file alone: `settotalmass` scales them for a whole model only."""
+    for body in range(1, alone.nbody):
+        here = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, ROBOT + alone.body(body).name)
+        if here >= 0:
+            model.body_mass[here] = alone.body_mass[body]
+            model.body_inertia[here] = alone.body_inertia[body]
+    mujoco.mj_setConst(model, mujoco.MjData(model))
 
 
 def _found(

@@ -38,12 +38,12 @@ class LacksSensor(RobotFileError):
     """A sensor that was asked for is not in the file, and cannot be added."""
 
     def __init__(self, path: Path, pattern: str, has: Sequence[str]) -> None:
-        super().__init__(
-            f"{path} lacks the sensor {pattern!r}. It has: {', '.join(filter(None, has)) or 'none'}. "
-            f"Add it to the file's <sensor> section, or name the robot's own sensors when you "
-            f"register it"
-        )
         self.path, self.pattern = path, pattern
+        self.has = ", ".join(filter(None, has)) or "none"
+        super().__init__(
+            f"{path} lacks the sensor {pattern!r}. It has: {self.has}. Add it to the file's <sensor> "
+            f"section, or name the robot's own sensors when you register it"
+        )
 
 
 def check_names(spec: mujoco.MjSpec, path: Path) -> None:

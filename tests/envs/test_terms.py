@@ -74,7 +74,7 @@ def test_effort_is_the_torque_at_the_joint_and_a_limit_out_of_reach_is_refused()
 def test_joint_limits_that_the_start_pose_is_at_are_left_out_and_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("statewise.envs.constraints.joint._TOLD", set())
+    monkeypatch.setattr("statewise.envs.constraints.base._TOLD", set())
     with caplog.at_level(logging.WARNING):
         env = VecEnv("Humanoid-Joint-2", 1)
     assert "the upper limit of jointpos_right_knee, the upper limit of jointpos_left_knee" in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -10,6 +11,11 @@ from torch import Tensor
 from statewise.envs.robots import Robot
 from statewise.envs.terms import Term
 from statewise.envs.world import World
+
+log = logging.getLogger("statewise")
+
+_TOLD: set[str] = set()
+"""What the user was told already."""
 
 
 class Constraint(Term):
@@ -57,3 +63,10 @@ def function_constraint(function: Callable[..., Tensor], **facts: Any) -> type[F
 
     body = {"__init__": start, "__doc__": function.__doc__, **facts}
     return type(function.__name__, (FunctionConstraint,), body)
+
+
+def tell_once(message: str) -> None:
+    """Warn of something that every environment of a robot would warn of, the first time only."""
+    if message not in _TOLD:
+        _TOLD.add(message)
+        log.warning(message)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from statewise.envs.constraints import Constraint, constraint
+from statewise.envs.constraints.base import tell_once
 from statewise.envs.robots import Robot
 from statewise.envs.world import MissingSensor, Stage, World
+from statewise.sim.facts import unwatched_actuators
+from statewise.text import listed
 
 
 @constraint("Effort")
@@ -32,6 +35,12 @@ class Effort(Constraint):
             raise MissingSensor(
                 f"{stage.robot.name} has no sensor of an actuator's force: add an "
                 f"<actuatorfrc name='force_...'/> to {stage.robot.file}"
+            )
+        if unwatched := unwatched_actuators(stage.scene):
+            tell_once(
+                f"Effort does not watch {listed(unwatched)} of the {stage.robot.name}: its file has sensors "
+                f"force_... of its own, but none of these. Add <actuatorfrc name='force_NAME' "
+                f"actuator='NAME'/>"
             )
         most = max(g.most for g in stage.gears)
         if self.limit >= most:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Annotated
 
@@ -10,14 +9,12 @@ import torch
 from torch import Tensor
 
 from statewise.envs.constraints import Constraint, constraint
+from statewise.envs.constraints.base import tell_once
 from statewise.envs.robots import Robot
 from statewise.envs.world import MissingSensor, Stage, World
 from statewise.settings import Range
-
-log = logging.getLogger("statewise")
-
-_TOLD: set[str] = set()
-"""Robots whose limits that are left out were told of."""
+from statewise.sim.facts import unwatched_joints
+from statewise.text import listed
 
 
 @constraint("Joint")
@@ -51,13 +48,22 @@ class Joint(Constraint):
                 f"{name} has no limited joint with a position sensor: give a hinge a range "
                 f"and a <jointpos name='jointpos_...'/> in {stage.robot.file}"
             )
+        if unwatched := unwatched_joints(stage.scene):
+            tell_once(
+                f"Joint does not watch {listed(unwatched)} of the {name}: its file has sensors jointpos_... "
+                f"of its own, but none of these. Add <jointpos name='jointpos_NAME' joint='NAME'/>"
+            )
         left_out = [limit for joint in limits for limit in joint.left_out]
         if len(left_out) == 2 * len(limits):
             raise ValueError(
                 f"Joint says nothing about the {name}: its start pose is at every limit of its joints. "
                 f"Give it another start pose"
             )
-        _tell(name, left_out)
+        if left_out:
+            tell_once(
+                f"Joint leaves out what the start pose of the {name} is at already: "
+                f"{', '.join(left_out)}"
+            )
         tight = min(limits, key=lambda joint: joint.room)
         most = math.degrees(tight.room)
         if self.margin > most:
@@ -65,14 +71,3 @@ class Joint(Constraint):
                 f"Joint-{self.margin:g} is broken at the start: {tight.sensor} of the {name} "
                 f"starts {most:.3g} degrees from its limit. Give a margin of at most that"
             )
-
-
-def _tell(robot: str, left_out: list[str]) -> None:
-    """Say once for each robot which limits are left out."""
-    if left_out and robot not in _TOLD:
-        _TOLD.add(robot)
-        log.warning(
-            "Joint leaves out what the start pose of the %s is at already: %s",
-            robot,
-            ", ".join(left_out),
-        )
