@@ -127,6 +127,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def read_command(args: Sequence[str]) -> Command | None:
     """The subcommand that a command line asks for; None if it asked for help only."""
     first = args[0] if args else "--help"
+    if first in ("help", "version"):  # as other programs have it
+        first = f"--{first}"
+        if len(args) > 1 and first == "--help":
+            return read_command([*args[1:], "--help"])
     if first == "--version":
         print(f"statewise {__version__}")
         return None

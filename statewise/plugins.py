@@ -54,6 +54,13 @@ def import_modules(modules: str | Sequence[str], folder: str = "") -> None:
     if names and here not in sys.path and ("" not in sys.path or folder):
         sys.path.append(here)
     for name in names:
+        if name.endswith(".py") or os.sep in name:
+            module = Path(name).stem
+            raise PluginError(
+                f"{asked('imports', name)} is a file: give the name of the module, "
+                f"{asked('imports', module)}, and start in the folder of {module}.py or add that folder "
+                f"to PYTHONPATH"
+            )
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:

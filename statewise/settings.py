@@ -158,7 +158,7 @@ def check(settings: Any) -> None:
         allowed = f.metadata.get("range", Range())
         for item in numbers:
             if isinstance(item, int | float) and not isinstance(item, bool) and item not in allowed:
-                raise ValueError(f"{name} is {_shown(value)}: give {allowed}")
+                raise ValueError(f"{name} is {shown(value)}: give {allowed}")
 
 
 def _called(kind: Any) -> dict[str, str]:
@@ -389,7 +389,8 @@ def _wanted(hint: Any) -> str:
     return f"a {getattr(hint, '__name__', hint)}"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as a message shows it: several ones with commas."""
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -416,6 +417,17 @@ class _Switch(argparse.BooleanOptionalAction):
         setattr(namespace, self.dest, not str(option).startswith("--no-"))
 
 
+class _Several(argparse.Action):
+    """An option with several values. A second one would silently replace the first."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        if hasattr(namespace, self.dest):
+            raise ValueError(
+                f"{option} is given twice: write all of its values behind one {option}"
+            )
+        setattr(namespace, self.dest, values)
+
+
 def _without_none(hint: Any) -> Any:
     """The type of a value that may be left out: int for `int | None`."""
     inner = [h for h in typing.get_args(hint) if h is not type(None)]
@@ -430,7 +442,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
         facts = f.metadata.get("option", {})
         text = (facts.get("help") or docs.get(f.name, "")).replace("%", "%%")
         silent = f.default in (dataclasses.MISSING, None, "", ()) or f.default is False
-        text += "" if silent else f" (default: {_shown(f.default)})"
+        text += "" if silent else f" (default: {shown(f.default)})"
         several = typing.get_origin(hints[f.name]) is tuple
         inner = typing.get_args(hints[f.name])[0] if several else _without_none(hints[f.name])
         given: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS, "dest": f.name}
@@ -452,7 +464,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type, title: str = "") ->
                 switch.option_strings = switch.option_strings[:1]
         else:
             flag = "--" + (facts.get("flag") or f.name).replace("_", "-")
-            group.add_argument(flag, nargs="+" if several else None, **given)
+            action = _Several if several else "store"
+            group.add_argument(flag, nargs="+" if several else None, action=action, **given)
 
 
 def cli(kind: Callable[..., S], args: Sequence[str] | None = None) -> S:

@@ -322,3 +322,105 @@ def test_a_quiet_evaluation_prints_nothing_and_writes_its_numbers(
 def test_one_episode_is_singular(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(run), "--episodes", "1"]) == 0
     assert "1 fresh episode, mean actions" in " ".join(capsys.readouterr().out.split())
+
+
+def test_one_epoch_in_one_world_is_singular(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = ["--steps", "20", "--steps-per-epoch", "20", "--num-envs", "1", "--critic-iterations"]
+    where = ["--out", str(tmp_path), "--no-tensorboard"]
+    assert main(["train", "Point-Hazard-1", *size, "1", *where]) == 0
+    assert "seed 0: 1 epoch of 20 steps in 1 world on cpu" in capsys.readouterr().out
+    assert main(["resume", str(tmp_path / "Point-Hazard-1" / "scpo" / "seed-0")]) == 0
+    assert "is finished: 1 epoch\n" in capsys.readouterr().out
+
+
+TINY = ["--steps", "20", "--steps-per-epoch", "20", "--num-envs", "1", "--no-tensorboard"]
+"""Should a mistake not be told, little is trained."""
+
+
+@pytest.mark.parametrize(
+    ("args", "option"),
+    [
+        (["train", "Point-Goal", *TINY, "--hidden", "8", "--hidden", "4"], "--hidden"),
+        (["bench", "grid", "--set", "gamma=0.9", "--set", "lam=0.9"], "--set"),
+    ],
+)
+def test_values_behind_an_option_that_is_given_twice_are_not_dropped(
+    args: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = mistake(args, capsys)
+    assert told == f"{option} is given twice: write all of its values behind one {option}\n"
+
+
+def test_a_seed_beside_several_seeds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    told = mistake(["train", "Point-Goal", *TINY, "--seeds", "0..1", "--seed", "5"], capsys)
+    assert told == "--seed 5 and --seeds 0..1 are both given: leave out one\n"
+
+
+@pytest.mark.parametrize("file", ["my_rules.py", "./my_rules.py", "sub/my_rules"])
+def test_a_file_in_place_of_a_module_is_answered_with_the_module(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = mistake(["train", "Point-Goal", *TINY, "--import", file], capsys)
+    assert told.startswith(
+        f"--import {file} is a file: give the name of the module, --import my_rules"
+    )
+
+
+def test_help_and_version_may_be_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == main(["version"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("usage: statewise COMMAND") and "\nstatewise 0" in printed
+    with pytest.raises(SystemExit):
+        main(["help", "resume"])
+    assert capsys.readouterr().out.startswith("usage: statewise resume RUN")
+
+
+def test_a_suite_in_place_of_a_run_is_answered_with_its_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = mistake(["evaluate", "Point-Hazard-8"], capsys)
+    assert "comes with statewise, give --policy scpo or --policy trpo" in told
+    with pytest.raises(ValueError, match=r"give statewise.pretrained\('Point-Hazard-8', 'scpo'\)"):
+        statewise.evaluate("Point-Hazard-8")
+    assert "--policy" not in mistake(["evaluate", "Ant-Hazard-8"], capsys)
+
+
+def test_a_report_of_nothing_asks_for_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "name at least one folder that holds runs" in mistake(["report"], capsys)
+
+
+def test_policies_that_come_along_say_how_their_worst_episodes_are_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["evaluate", "Point-Hazard-8", "--policy", "scpo", "--episodes", "2"]) == 0
+    assert "not kept: --json FILE keeps them" in capsys.readouterr().out
+
+
+RULES = """
+import statewise, torch
+
+@statewise.constraint("BrokenRule")
+def broken(world):
+    return {}["clearance"]
+
+@statewise.constraint("NumberRule")
+def number(world):
+    return 1.0
+"""
+
+
+def test_a_rule_that_raises_is_one_line_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken_rules.py").write_text(RULES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    told = mistake(["train", "Point-BrokenRule", *TINY, "--import", "broken_rules"], capsys)
+    assert "the constraint BrokenRule of Point-BrokenRule: `clearance` raised KeyError" in told
+    assert told.endswith(f"({tmp_path / 'broken_rules.py'}, line 6)\n")
+    told = mistake(["train", "Point-NumberRule", *TINY, "--import", "broken_rules"], capsys)
+    assert "NumberRule returned a float for 3 worlds: return floats of shape (3,)" in told
+    assert not (tmp_path / "runs").exists()

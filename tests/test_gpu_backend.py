@@ -409,9 +409,9 @@ def spoil_state(env: VecEnv, action: Tensor) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (spoil_action, "1 new simulator faults (1 non-finite actions)"),
-        (blow_up_action, "1 new simulator faults (1 non-finite actions)"),
-        (spoil_state, "1 new simulator faults (non-finite or huge state in world 1)"),
+        (spoil_action, "1 new simulator fault (1 non-finite actions)"),
+        (blow_up_action, "1 new simulator fault (1 non-finite actions)"),
+        (spoil_state, "1 new simulator fault (non-finite or huge state in world 1)"),
     ],
 )
 def test_a_fault_ends_the_episode_at_the_highest_cost_and_touches_no_other_world(

@@ -74,8 +74,10 @@ class Evaluate(PolicyOptions):
             write_atomically(out, as_json(numbers, indent=2))
             screen.print(f"numbers: {self.json}", soft_wrap=True)
         if self.worst and found.constraints:
-            where = (
-                kept or f"not kept, as nothing can be written to {worst_file(self.run_path).parent}"
+            where = kept or (
+                "not kept: --json FILE keeps them beside that file"
+                if self.policy
+                else f"not kept, as nothing can be written to {worst_file(self.run_path).parent}"
             )
             screen.print(f"worst episodes: {where}", soft_wrap=True)
 

@@ -62,6 +62,8 @@ class Report(ImportOptions):
         from statewise.runs.reader import find_runs
 
         import_modules(self.imports)
+        if not self.runs:
+            raise ValueError("name at least one folder that holds runs, such as runs")
         for option_name, folder in (("--out", self.out), ("--export", self.export)):
             if folder is not None:
                 check_folder(option_name, folder)

@@ -50,6 +50,10 @@ class Train:
         parser.shorten_usage()
         given = parser.read(args)
         seeds, quiet = given.pop("seeds"), given.pop("quiet")
+        if seeds and "seed" in given:
+            raise ValueError(
+                f"--seed {given['seed']} and --seeds {seeds} are both given: leave out one"
+            )
         return cls(*parse_run(given, text=True), seeds, quiet)
 
     def run(self) -> None:

@@ -179,22 +179,20 @@ def check_moved(rules: Rules, world: World, term: Term, kind: str, centres: Tens
 
 def check_form(found: object, world: World, term: Term, method: str, suite: str) -> Tensor:
     """Refuse what a method returned unless it is one number, or for some one bool, for each world."""
-    rows, floats = len(world), method in ("clearance", "reward")
-    what, device = f"a {type(found).__name__}", world.sensors.device
+    rows, floats, device = len(world), method in ("clearance", "reward"), world.sensors.device
+    what, where = "None" if found is None else f"a {type(found).__name__}", ""
     if isinstance(found, Tensor):
         right = found.dtype.is_floating_point if floats else found.dtype == torch.bool
         if right and found.shape == (rows,) and found.device == device:
             return found
         what = f"{found.dtype} of shape {tuple(found.shape)}"
         if found.device != device:
-            what += f" on {found.device}"
-    wanted = f"{'floats' if floats else 'bools'} of shape ({rows},) on {device}"
-    returned = f"`{method}` returned"
-    if method == "clearance":  # of a function, too
-        returned, wanted = "returned", f"{wanted}, one clearance for each world"
-    raise ValueError(
-        f"{label_of(term, suite)} {returned} {what} for {rows} worlds: return {wanted}"
-    )
+            what, where = f"{what} on {found.device}", f" on {device}"
+    wanted = f"{'floats' if floats else 'bools'} of shape ({rows},){where}"
+    label = f"{label_of(term, suite)}: `{method}`"
+    if method == "clearance":  # it may be a function of any name
+        label, wanted = label_of(term, suite), f"{wanted}, one clearance for each world"
+    raise ValueError(f"{label} returned {what} for {rows} worlds: return {wanted}")
 
 
 def _check_memory(rules: Rules, at_rest: Tensor, term: Term) -> None:

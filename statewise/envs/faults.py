@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from statewise.sim.backend import Simulator
+from statewise.text import several
 
 log = logging.getLogger("statewise")
 
@@ -82,5 +83,8 @@ class FaultCount:
             worlds = [str(world) for world, why in reasons.items() if why == reason]
             more = f" and {len(worlds) - 8} more" if len(worlds) > 8 else ""
             parts.append(f"{reason} in world {', '.join(worlds[:8])}{more}")
-        text = "%s: %d new simulator faults (%s). Their episodes end, at the highest cost"
-        log.warning(text, self._suite, new, "; ".join(parts))
+        found, end = several(new, "new simulator fault"), "Their episodes end"
+        end = "Its episode ends" if new == 1 else end
+        log.warning(
+            "%s: %s (%s). %s, at the highest cost", self._suite, found, "; ".join(parts), end
+        )

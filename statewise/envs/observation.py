@@ -46,6 +46,11 @@ class Observer:
     def obs_size(self) -> int:
         return max((block.stop for block in self.blocks.values()), default=0)
 
+    @property
+    def blocks_of_terms(self) -> list[str]:
+        """The blocks that the task and the constraints observe."""
+        return [name for sizes in self.blocks_of.values() for name in sizes]
+
     def measure(self, world: World, view: _Views) -> None:
         """Learn the sizes of all blocks from one observation, and check it."""
         sizes: dict[str, int] = {}

@@ -102,9 +102,17 @@ def _parameters(made: Callable[..., Any], kind: str) -> tuple[Parameter, ...]:
     """The parameters after the first one: the world of a function, the robot of a class."""
     call = made.__init__ if isinstance(made, type) else made  # type: ignore[misc]
     given = list(inspect.signature(made).parameters.values())
-    hints = typing.get_type_hints(call, include_extras=True)
+    try:
+        hints = typing.get_type_hints(call, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"{kind}: an annotation cannot be read: {error}. Import the name where the module begins"
+        ) from error
     if not given:
-        raise TypeError(f"{kind}: its first parameter is missing; a function takes (world, ...)")
+        wanted = "__init__ takes (self, robot, ...)" if isinstance(made, type) else (
+            "a function takes (world, ...)"
+        )  # fmt: skip
+        raise TypeError(f"{kind}: its first parameter is missing; {wanted}")
     found = []
     for parameter in given[1:]:
         if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:

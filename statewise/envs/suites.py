@@ -96,6 +96,7 @@ class Suite:
 def parse_suite(name: str) -> Suite:
     """The suite of that name. An unknown or impossible one raises ValueError saying what fits."""
     from statewise.core.placement import fits
+    from statewise.envs.blame import blamed
     from statewise.envs.constraints import CONSTRAINTS
     from statewise.envs.tasks import TASKS
     from statewise.envs.tasks.base import check_ends
@@ -109,16 +110,19 @@ def parse_suite(name: str) -> Suite:
     kind = tokens.pop(0) if tokens[0] in TASKS.entries else "Goal"
     named = kind != "Goal" or name.split("-")[1] == kind
     entry = TASKS.get(kind)
-    task = entry.make(robot, *_numbers(entry, tokens, name))
-    check_term(task)
+    numbers = _numbers(entry, tokens, name)
+    with blamed(f"the task {kind}", "__init__", name):
+        task = entry.make(robot, *numbers)
+    with blamed(task, "things", name):
+        check_term(task)
     check_ends(task)
     suite = Suite(name, robot, task, (), type(task).max_steps or NO_LIMIT)
     constraints = []
     if not fits(suite.arena):
         raise ValueError(
-            f"suite {name!r}: the {robot.name} and what its {task.kind} task places do not fit the arena, "
-            f"which is {2 * robot.extent:g} m wide: the robot keeps {robot.keepout:g} m free around its "
-            f"start. Give it a larger extent= or a smaller keepout= when you register it"
+            f"suite {name!r}: the {robot.name} and what its {task.kind} task places do not fit the "
+            f"arena, which is {2 * robot.extent:g} m wide: the robot keeps {robot.keepout:g} m free "
+            f"around its start. Give it a larger extent= or a smaller keepout= when you register it"
         )
     while tokens:
         kind = tokens.pop(0)
@@ -155,6 +159,7 @@ def proper_name(name: str) -> str:
 def _constraint(suite: Suite, entry: Entry[Constraint], tokens: list[str]) -> Constraint:
     """One constraint from the next tokens of a name, checked on its own."""
     from statewise.core.placement import fits, largest_count
+    from statewise.envs.blame import blamed
     from statewise.envs.terms import check_term
 
     kind, robot = entry.kind, suite.robot
@@ -167,8 +172,10 @@ def _constraint(suite: Suite, entry: Entry[Constraint], tokens: list[str]) -> Co
     numbers: list[float] | None = None
     if given is None or _is_count(given):
         numbers = _numbers(entry, tokens, suite.name)
-        constraint = entry.make(robot, *numbers)
-        check_term(constraint)
+        with blamed(f"the constraint {kind}", "__init__", suite.name):
+            constraint = entry.make(robot, *numbers)
+        with blamed(constraint, "things", suite.name):
+            check_term(constraint)
         if fits(dataclasses.replace(suite, constraints=(constraint,)).arena):
             return constraint
     if given is None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from statewise.envs.blame import blamed
 from statewise.envs.building import (
     FAR,
     check_form,
     check_moved,
-    label_of,
     may_start,
     read_margins,
     sensors_at_rest,
@@ -203,7 +203,7 @@ class VecEnv(Env):
             self._stock.seed(self.seed if seed is None else seed)
         if seed is not None:
             self.seed = seed
-        with self._threads():
+        with self._alone():
             return self._begin(*self._stock.take(self._everywhere))
 
     def reset_to(
@@ -226,7 +226,7 @@ class VecEnv(Env):
             self._stock.seed(self.seed)
         given = {"goal": None if goal is None else goal.unsqueeze(1), "hazard": hazards}
         objects = self._gather(given | {"pillar": pillars} | others)
-        with self._threads():
+        with self._alone():
             robot, yaw = (part.to(self.device, torch.float32) for part in (robot, yaw))
             chosen = torch.full_like(self._now.draws, 0.5)
             chosen = chosen if draws is None else draws.to(chosen)
@@ -265,7 +265,7 @@ class VecEnv(Env):
         episode ends with a simulator fault.
         """
         self.check_action(action, finite=not self.sim.by_mask)
-        with self._threads():
+        with self._alone():
             return self._advance(action.detach().to(self.device, torch.float32))
 
     def _advance(self, action: Tensor) -> Step:
@@ -274,23 +274,26 @@ class VecEnv(Env):
         now.time = now.time + 1
         world = rules.moved(now.world(rules.stage, sensors, action))
         reward, ended, success = rules.outcome(world)
-        clearance = rules.clearance(world)
+        clearance, seen = rules.clearance(world), rules.observe(world)
         # A sum is finite only if all its terms are.
-        broken = ~torch.isfinite(clearance.sum(dim=1) + reward)
+        broken = ~torch.isfinite(clearance.sum(dim=1) + reward + seen.sum(dim=1))
         fault = fault | broken
-        self._fault_count.add(fault, refused, lambda: rules.not_finite(clearance, reward))
+        self._fault_count.add(fault, refused, lambda: rules.not_finite(clearance, reward, seen))
         reward, success = reward.masked_fill(fault, 0.0), success & ~fault
         terminated = fault if self.continuing else fault | ended
         truncated = (now.time >= self.spec.max_episode_steps) & ~terminated
         if self.continuing:
+            before = world
             world, stuck = self._replace_goals(success & ~truncated, world)
             truncated = truncated | stuck
+            seen = seen if world is before else rules.observe(world)
         clearance = torch.where(fault.unsqueeze(1), rules.lowest, clearance)
         charged = rules.charge(clearance, now)
         now.memories = rules.remember(world)
         now.sensors, now.objects, now.action = sensors, world.all_objects, action
         self._keep_frame()
-        obs, final_obs = self._restart(world, terminated | truncated)
+        final_obs = self._without_faults(seen, fault)
+        obs = self._restart(final_obs, terminated | truncated)
         return Step(
             obs=obs, reward=reward, terminated=terminated, truncated=truncated, final_obs=final_obs,
             sim_fault=fault, success=success, **charged,
@@ -349,15 +352,20 @@ class VecEnv(Env):
         now.cost_max = now.true_cost_max = torch.zeros_like(now.cost_max)
         now.time, now.action = torch.zeros_like(now.time), torch.zeros_like(now.action)
         obs = self.rules.observe(world)
-        if not bool(torch.isfinite(obs).all()):
-            world_id, column = (~torch.isfinite(obs)).nonzero()[0].tolist()
-            raise ValueError(
-                f"{self.suite.name}: the observation of world {world_id} is not finite after a reset, "
-                f"in the block {self.rules.observer.block_at(column)!r}"
-            )
+        self._check_start(obs, self._everywhere)
         self._ready = True
         self._keep_frame()
         return first_step(obs, self.spec.num_costs, now.min_clearance)
+
+    def _check_start(self, obs: Tensor, where: Tensor) -> None:
+        """Refuse observations `[k, n]` that are not finite where episodes begin: in worlds `where`."""
+        if not bool(torch.isfinite(obs).all()):
+            row, column = (~torch.isfinite(obs)).nonzero()[0].tolist()
+            world = row if where.dtype == torch.bool else int(where[row])
+            raise ValueError(
+                f"{self.suite.name}: the observation of world {world} is not finite after a reset, "
+                f"in the block {self.rules.observer.block_at(column)!r}"
+            )
 
     def _put(self, where: Tensor, robot: Tensor, yaw: Tensor, objects: Tensor) -> Tensor:
         """Put robots and bodies in their places; the sensors there."""
@@ -381,22 +389,30 @@ class VecEnv(Env):
         fault = fault if refused is None else fault | refused
         return torch.where(fault.unsqueeze(1), self._now.sensors, sensors), fault, refused
 
-    def _restart(self, world: World, ended: Tensor) -> tuple[Tensor, Tensor]:
-        """Begin new episodes where they ended; observations after and before: `[B, n]` each.
+    def _without_faults(self, obs: Tensor, fault: Tensor) -> Tensor:
+        """Observations with 0 for what is not finite where a fault ended the episode."""
+        if not self.sim.by_mask and not bool(fault.any()):
+            return obs
+        return torch.where(fault.unsqueeze(1), obs.nan_to_num(0.0, 0.0, 0.0), obs)
+
+    def _restart(self, final_obs: Tensor, ended: Tensor) -> Tensor:
+        """Begin new episodes where they ended; the observations `[B, n]` after, from those before.
 
         On a device new episodes are computed for all worlds, as it would have to be waited for to
-        tell which ended.
+        tell which ended. An observation that is not finite is then a fault of the next step.
         """
-        final_obs = self.rules.observe(world)
         where = ended if self.sim.by_mask else ended.nonzero()[:, 0]
         if not self.autoreset or len(where) == 0:
-            return final_obs, final_obs
+            return final_obs
         robot, yaw, objects, draws = self._stock.take(where)
         sensors = self._put(where, robot, yaw, objects)
         fresh = World(self.rules.stage, sensors, objects, draws=draws)
         fresh.memories = self.rules.remember(fresh)
         self._now.restart(where, ended, fresh, self.rules.clearance(fresh))
-        return replaced(final_obs, where, self.rules.observe(fresh)), final_obs
+        obs = self.rules.observe(fresh)
+        if not self.sim.by_mask:
+            self._check_start(obs, where)
+        return replaced(final_obs, where, obs)
 
     def _replace_goals(self, reached: Tensor, world: World) -> tuple[World, Tensor]:
         """Continuing task: move the goals that were reached; the worlds then, and `[B]` where none
@@ -416,9 +432,11 @@ class VecEnv(Env):
         if self._recording:
             self._frame = self.snapshot()
 
-    def _threads(self) -> AbstractContextManager[None]:
-        """Leave the cores to physics, where it is they that run it."""
-        return one_torch_thread() if self.device.type == "cpu" else nullcontext()
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Leave the cores to physics, where it is they that run it, and record nothing for gradients."""
+        with torch.no_grad(), one_torch_thread() if self.device.type == "cpu" else nullcontext():
+            yield
 
 
 class Rules:
@@ -462,6 +480,12 @@ class Rules:
             for touch, early, ceiling in zip(contact, margins, ceilings, strict=True)
         )
 
+    def ask(self, term: Term, method: str, world: World) -> Tensor:
+        """What a method of a term returns: one number or bool for each world. Else it is refused."""
+        with blamed(term, method, self.suite.name):
+            found = getattr(term, method)(self.view(world, term))
+        return check_form(found, world, term, method, self.suite.name)
+
     def moved(self, world: World) -> World:
         """The worlds once the objects that move have moved."""
         if not self._movers and not self._followed:
@@ -470,34 +494,45 @@ class Rules:
         for at, pattern in self._followed:
             objects[:, at] = world.sensor(pattern).unflatten(1, (-1, 3))
         for term in self._movers:
-            for kind, centres in term.move(self.view(world, term)).items():
-                check_moved(self, objects, term, kind, centres)
+            for kind, centres in self.moved_by(term, world).items():
                 objects[:, self.stage.kinds[kind]] = centres
         return world.with_objects(objects)
 
+    def moved_by(self, term: Term, world: World) -> dict[str, Tensor]:
+        """New centres `[R, N, 3]` of the objects that a term moves, by kind."""
+        with blamed(term, "move", self.suite.name):
+            found = term.move(self.view(world, term))
+            if not isinstance(found, Mapping):
+                raise TypeError(
+                    f"it returned {found!r}: return a dict of centres [R, N, 3] by kind"
+                )
+            for kind, centres in found.items():
+                check_moved(self, world, term, kind, centres)
+        return found
+
     def clearance(self, world: World) -> Tensor:
         """[R, m] of each constraint, in the order of the suite's name"""
-        found = [c.clearance(self.view(world, c)) for c in self.suite.constraints]
+        found = [self.ask(c, "clearance", world) for c in self.suite.constraints]
         if not found:
             return world.sensors.new_zeros(len(world), 0)
-        try:
-            return torch.stack(found, dim=1)
-        except (RuntimeError, TypeError):
-            for constraint, part in zip(self.suite.constraints, found, strict=True):
-                check_form(part, len(world), label_of(constraint, self.suite.name))
-            raise
+        return torch.stack(found, dim=1).to(world.sensors.dtype)
 
     def outcome(self, world: World) -> tuple[Tensor, Tensor, Tensor]:
         """The reward, whether the task is over, and whether it succeeded: `[R]` each."""
         task = self.suite.task
-        world = self.view(world, task)
-        success = task.succeeded(world)
-        return task.reward(world), task.ended(world) if self._ends_itself else success, success
+        success = self.ask(task, "succeeded", world)
+        reward = self.ask(task, "reward", world).to(world.sensors.dtype)
+        return reward, self.ask(task, "ended", world) if self._ends_itself else success, success
 
     def remember(self, world: World) -> dict[str, Tensor]:
         """What the terms need in the next step, by kind."""
-        found = {t.kind: t.remember(self.view(world, t)) for t in self.suite.terms}
+        found = {term.kind: self.remember_of(term, world) for term in self.suite.terms}
         return {kind: memory for kind, memory in found.items() if memory is not None}
+
+    def remember_of(self, term: Term, world: World) -> Tensor | None:
+        """What one term needs in the next step."""
+        with blamed(term, "remember", self.suite.name):
+            return term.remember(self.view(world, term))
 
     def observe(self, world: World) -> Tensor:
         """[R, n]"""
@@ -505,8 +540,7 @@ class Rules:
 
     def may_start(self, world: World) -> Tensor:
         """[R] whether an episode may start so: free of cost, and not over at once"""
-        task = self.suite.task
-        good = task.may_start(self.view(world, task))
+        good = self.ask(self.suite.task, "may_start", world)
         return good & (self.clearance(world) >= 0).all(dim=1)
 
     def marks(self, world: World) -> list[Mark]:
@@ -515,13 +549,18 @@ class Rules:
 
     @property
     def may_fail(self) -> list[str]:
-        """What `not_finite` speaks of, in words: each clearance, and the reward."""
-        clearances = [f"a clearance that is not finite from {name}" for name in self.names]
-        return [*clearances, f"a reward that is not finite from {self.suite.task.kind}"]
+        """What `not_finite` speaks of, in words: each clearance, the reward, and each term's blocks."""
+        return [
+            *(f"a clearance that is not finite from {name}" for name in self.names),
+            f"a reward that is not finite from {self.suite.task.kind}",
+            *(f"an observation that is not finite in {b!r}" for b in self.observer.blocks_of_terms),
+        ]
 
-    def not_finite(self, clearance: Tensor, reward: Tensor) -> Tensor:
-        """[R, m + 1] which of the clearances `[R, m]` and of the rewards `[R]` are not finite"""
-        return ~torch.isfinite(torch.cat([clearance, reward.unsqueeze(1)], dim=1))
+    def not_finite(self, clearance: Tensor, reward: Tensor, obs: Tensor) -> Tensor:
+        """[R, k] which of the clearances `[R, m]`, rewards `[R]` and blocks of terms are not finite"""
+        blocks = [obs[:, self.observer.blocks[b]].sum(1) for b in self.observer.blocks_of_terms]
+        parts = [clearance, torch.stack([reward, *blocks], dim=1)]
+        return ~torch.isfinite(torch.cat(parts, dim=1))
 
     def true_cost(self, clearance: Tensor) -> Tensor:
         """The costs `[R, m]` of clearances `[R, m]`, without a margin."""
@@ -561,6 +600,14 @@ class Rules:
         """Robots at rest with everything far away."""
         objects = at_rest.new_full((rows, self.stage.num_objects, 3), FAR)
         draws = at_rest.new_full((rows, self.num_draws), 0.5)
-        world = World(self.stage, at_rest.expand(rows, -1), objects, draws=draws)
+        world = World(self.stage, at_rest.repeat(rows, 1), objects, draws=draws)
         world.memories = self.remember(world) if remembered else {}
         return world
+
+    def later(self, start: World) -> World:
+        """The same worlds after a step in which nothing moved."""
+        action = start.sensors.new_zeros(len(start), self.stage.scene.model.nu)
+        steps = torch.ones(len(start), dtype=torch.long, device=start.sensors.device)
+        return World(
+            self.stage, start.sensors, start.all_objects, action, steps, start.draws, start.memories
+        )

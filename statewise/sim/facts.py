@@ -107,7 +107,7 @@ def _tree(model: mujoco.MjModel, body: int) -> int:
 
 
 def _sensors_of(model: mujoco.MjModel, kind: mujoco.mjtSensor) -> dict[int, str]:
-    """The first sensor of a kind of each object. One without a name cannot be read, and does not count."""
+    """The first sensor of a kind of each object. One without a name cannot be read: it does not count."""
     found: dict[int, str] = {}
     for i in range(model.nsensor):
         name = model.sensor(i).name.removeprefix(ROBOT)

@@ -19,6 +19,7 @@ from statewise.runs.differences import differences
 from statewise.runs.folder import RunFolder, check_folder
 from statewise.runs.lock import lock_run
 from statewise.settings import asked, to_json, typed
+from statewise.text import several
 from statewise.training import loop
 from statewise.training.config import TrainSettings, parse_run, read_config
 from statewise.training.evaluate import Evaluation, world_count
@@ -170,12 +171,12 @@ def run_with_display(training: Training, quiet: bool) -> Path:
     screen = console(quiet=quiet)
     path, settings = training.folder.path, training.settings
     if training.finished:
-        screen.print(f"{path} is finished: {training.epoch} epochs", soft_wrap=True)
+        screen.print(f"{path} is finished: {several(training.epoch, 'epoch')}", soft_wrap=True)
         return path
     screen.print(
-        f"{settings.algo} on {settings.suite}, seed {settings.seed}: {settings.epochs} epochs of "
-        f"{settings.steps_per_epoch:,} steps in {settings.num_envs} worlds on {settings.device}, "
-        f"into {path}",
+        f"{settings.algo} on {settings.suite}, seed {settings.seed}: "
+        f"{several(settings.epochs, 'epoch')} of {several(settings.steps_per_epoch, 'step')} in "
+        f"{several(settings.num_envs, 'world')} on {settings.device}, into {path}",
         soft_wrap=True,
     )
     with View(training, screen) as view, trackers(training) as others:

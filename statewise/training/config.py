@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -197,12 +198,16 @@ def with_preset(algo: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Names and values with those of the preset that they name. What is given wins, and is said so."""
     name = given.get("preset", "")
     preset = find_preset(algo, name) if name else {}
-    for key in preset.keys() & given.keys():
-        if given[key] != preset[key]:
-            log.warning(
-                "%s is given as %s: it wins over the preset %s, which has %s",
-                key, given[key], name, preset[key],
-            )  # fmt: skip
+    kinds = (TrainSettings, get_algorithm(algo).settings_class)
+    for key in [key for key in given if key in preset]:
+        owner = next(kind for kind in kinds if key in settings.hints_of(kind))
+        with contextlib.suppress(ValueError):  # a wrong value is refused later, by its name
+            value = settings.read_value(owner, key, given[key])
+            if value != preset[key]:
+                log.warning(
+                    "%s is given as %s: it wins over the preset %s, which has %s",
+                    asked(key), settings.shown(value), name, settings.shown(preset[key]) or "none",
+                )  # fmt: skip
     return preset | dict(given)
 
 

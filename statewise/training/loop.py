@@ -79,8 +79,9 @@ class Training:
         path: the folder, if the current one may have changed since the settings were made.
         """
         settings = settings.resolved()
-        # Built before the folder is made, so that a mistake leaves nothing behind.
+        # Built and begun before the folder is made, so that a mistake leaves nothing behind.
         training = cls(settings, algo_settings, RunFolder(path or settings.folder), env)
+        training._warn_of_margins()
         config = to_config(settings, algo_settings, training.env.spec)
         training.folder = RunFolder.create(training.folder.path, config)
         if not training.env.has_time_limit:
@@ -151,6 +152,22 @@ class Training:
                 self.settings.algo,
                 f"{self.settings.steps:,}",
             )
+
+    def _warn_of_margins(self) -> None:
+        """Begin the first episodes, and say which margins are wider than any start leaves room for."""
+        spec, clearance = self.env.spec, self.collector.begin().min_clearance
+        if not any(spec.margin):
+            return
+        furthest = clearance.amax(dim=0).tolist()
+        for name, margin, most, unit in zip(
+            spec.cost_names, spec.margin, furthest, spec.clearance_units, strict=True
+        ):
+            if margin > most:
+                log.warning(
+                    "the margin of %s is %s, and no episode starts further than %s from breaking it: "
+                    "every episode begins with a training cost. Lower %s",
+                    name, f"{margin:g} {unit}".strip(), f"{most:.3g} {unit}".strip(), asked("margin"),
+                )  # fmt: skip
 
     def run_epoch(self) -> Metrics:
         """Collect, update, write down; returns the epoch's metrics."""

@@ -16,14 +16,16 @@ from torch import Tensor
 
 from statewise.algos import Algorithm, get_algorithm
 from statewise.envs.env import Env
+from statewise.envs.suites import proper_name
 from statewise.plugins import import_for_run
 from statewise.runs import checkpoint
 from statewise.runs.folder import RunFolder, RunFolderError
 from statewise.runs.identity import PolicyId, policy_sha256
-from statewise.settings import to_json, typed
+from statewise.settings import asked, to_json, typed
 from statewise.training.config import TrainSettings, read_config, read_spec
 from statewise.training.loop import build_env
 from statewise.types import EnvSpec, Step
+from statewise.zoo import pretrained_policies
 
 
 class Policy:
@@ -154,6 +156,19 @@ class Policy:
         return Step.from_costs(obs, torch.zeros(len(obs)), cost, largest, largest, no, no, obs, no)
 
 
+def _instead_of(path: Path) -> str:
+    """What to give instead of a path that is not there."""
+    wanted = "give a run folder, or one of its checkpoints"
+    suite = proper_name(str(path))
+    algos = [algo for other, algo in pretrained_policies() if other == suite]
+    if not algos:
+        return wanted
+    known = " or ".join(asked("policy", algo) for algo in algos)
+    if not known.startswith("--"):  # in Python
+        known = " or ".join(f"statewise.pretrained({suite!r}, {algo!r})" for algo in algos)
+    return f"{wanted}. For a policy of this suite that comes with statewise, give {known}"
+
+
 @typed
 def load_policy(
     path: str | Path,
@@ -169,7 +184,7 @@ def load_policy(
     """
     path = Path(path)
     if not path.exists():
-        raise RunFolderError(f"there is no {path}: give a run folder, or one of its checkpoints")
+        raise RunFolderError(f"there is no {path}: {_instead_of(path)}")
     folder = _run_of(path, best_safe) if path.is_file() else RunFolder.open(path)
     folder.check_policy()
     config = folder.config()

@@ -53,6 +53,21 @@ def test_what_is_given_wins_over_a_preset_and_is_said(caplog: pytest.LogCaptureF
     )
 
 
+def test_only_what_differs_from_a_preset_is_said_in_the_order_and_words_of_the_user(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = {"suite": "Point-Hazard-8", "preset": "paper", "target_kl": "0.03", "lam": "0.97",
+             "hidden": ["64,64"], "cost_limit": ["0"], "constraint_kind": ["sum"],
+             "margin": ["0.1"]}  # fmt: skip
+    with caplog.at_level(logging.WARNING), settings.on_command_line():
+        parse_run(given, text=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        "--target-kl is given as 0.03: it wins over the preset paper, which has 0.02",
+        "--constraint-kind is given as sum: it wins over the preset paper, which has maximum",
+        "--margin is given as 0.1: it wins over the preset paper, which has none",
+    ]
+
+
 def test_an_unknown_preset_is_named_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"trpo has no preset 'papers'.* mean paper"):
         parse_run({"suite": "Point-Hazard-8", "algo": "trpo", "preset": "papers"}, text=False)

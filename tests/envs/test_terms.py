@@ -2,7 +2,9 @@
 
 import logging
 import math
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,77 @@ def test_joint_limits_that_the_start_pose_is_at_are_left_out_and_named(
         ValueError, match=r"Joint-6 is broken at the start: jointpos_right_hip_x .* starts 5 deg"
     ):
         VecEnv("Humanoid-Joint-6", 1)
+
+
+ARM = """<mujoco><option gravity="0 0 0"/><worldbody><body name="base"><geom size="0.1"/>
+  <body pos="0 0 0.2"><joint name="turn" axis="0 0 1" range="-170 170" damping="1"/>
+    <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0"/>
+    <body pos="0.3 0 0"><joint name="bend" axis="0 0 1" range="-30 30" damping="1"/>
+      <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0"/></body></body></body></worldbody>
+  <actuator><motor name="a" joint="turn" gear="3" ctrlrange="-1 1"/>
+    <motor name="b" joint="bend" gear="3" ctrlrange="-1 1"/></actuator>
+  <sensor>{sensors}</sensor></mujoco>"""
+
+
+def arm(folder: Path, sensors: str = "", observed: Sequence[str] | None = None) -> None:
+    file = folder / "arm.xml"
+    file.write_text(ARM.format(sensors=sensors))
+    statewise.register_robot("Arm", file, observed)
+
+
+@pytest.mark.parametrize(
+    "sensors",
+    [
+        '<actuatorfrc actuator="a"/><actuatorfrc actuator="b"/>'
+        '<jointpos joint="bend"/><jointpos joint="turn"/>',
+        "",
+    ],
+)
+def test_every_joint_and_actuator_is_watched_whatever_the_sensors_are_called(
+    sensors: str, tmp_path: Path
+) -> None:
+    """Sensors without a name are all called alike: one must not be read for another."""
+    arm(tmp_path, sensors)
+    env = VecEnv("Arm-Joint-1-Effort-2.5", 1)
+    step = env.reset()
+    assert step.clearance[0].tolist() == pytest.approx([29.0, 2.5], abs=1e-3)
+    step = env.step(torch.tensor([[0.2, 1.0]]))
+    assert step.clearance[0, 1].item() == pytest.approx(-0.5, abs=1e-4)
+    for _ in range(30):
+        step = env.step(torch.tensor([[1.0, 0.0]]))  # turn leaves the range that bend has
+    turn = env._now.sensors[0, env.sim.scene.sensors["jointpos_turn"]]
+    bend = env._now.sensors[0, env.sim.scene.sensors["jointpos_bend"]]
+    assert turn.abs().item() > math.radians(31)
+    gap = min(170 - math.degrees(abs(turn)), 30 - math.degrees(abs(bend))) - 1
+    assert step.clearance[0, 0].item() == pytest.approx(gap, abs=1e-2)
+
+
+def test_a_robot_that_observes_some_joints_is_watched_at_all_of_them(tmp_path: Path) -> None:
+    arm(tmp_path, observed=("gyro", "jointpos_turn", "force_a"))
+    stage = VecEnv("Arm-Joint-1-Effort-2.5", 1).rules.stage
+    assert [limit.sensor for limit in stage.joint_limits] == ["jointpos_turn", "jointpos_bend"]
+    assert [gear.sensor for gear in stage.gears] == ["force_a", "force_b"]
+
+
+def test_joints_and_actuators_that_cannot_be_watched_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("statewise.envs.constraints.base._TOLD", set())
+    named = (
+        '<jointpos name="jointpos_turn" joint="turn"/><actuatorfrc name="force_b" actuator="b"/>'
+    )
+    arm(tmp_path, named)
+    with caplog.at_level(logging.WARNING):
+        VecEnv("Arm-Joint-1-Effort-2.5", 1)
+    assert "Joint does not watch bend of the Arm" in caplog.text
+    assert "Effort does not watch a of the Arm" in caplog.text
+
+
+def test_a_constraint_that_a_robot_cannot_have_is_named() -> None:
+    with pytest.raises(
+        ValueError, match=r"Point-Joint-1 cannot be made: .* 'jointpos_\*', which Joint reads"
+    ):
+        VecEnv("Point-Joint-1")
 
 
 def test_the_limit_opposite_to_one_that_is_left_out_counts(tmp_path: Path) -> None:
@@ -255,6 +328,61 @@ def test_a_clearance_that_is_not_finite_ends_the_episode_at_the_ceiling(
     assert "a clearance that is not finite from odd" in caplog.text
 
 
+@pytest.mark.parametrize("device", ("cpu", "warp-cpu"))
+def test_an_observation_that_is_not_finite_ends_the_episode_at_the_ceiling(
+    clean: None, caplog: pytest.LogCaptureFixture, device: str
+) -> None:
+    if device != "cpu":
+        pytest.importorskip("mujoco_warp")
+
+    @statewise.constraint("Radar")
+    class Radar(statewise.Constraint):
+        ceiling = 2.0
+
+        def clearance(self, world: World) -> Tensor:
+            return torch.ones(len(world))
+
+        def observe(self, world: World) -> dict[str, Tensor]:
+            return {"radar": torch.where(world.steps >= 3, math.nan, 1.0).unsqueeze(1)}
+
+    env = VecEnv("Point-Hazard-1-Radar", 2, device=device)
+    env.reset()
+    env.set_age(torch.tensor([1, 0]))
+    with caplog.at_level(logging.WARNING):
+        env.step(torch.zeros(2, 2))
+        step = env.step(torch.zeros(2, 2))
+        assert env.faults == 1
+    assert step.sim_fault.tolist() == step.terminated.tolist() == [True, False]
+    assert step.cost[0].tolist() == pytest.approx([0.6, 2.0])
+    assert torch.isfinite(step.obs).all() and torch.isfinite(step.final_obs).all()
+    assert "1 new simulator fault (" in caplog.text and "Its episode ends" in caplog.text
+    assert "an observation that is not finite in 'radar'" in caplog.text
+
+
+def test_numbers_of_another_precision_or_with_gradients_are_taken_without_them(
+    clean: None,
+) -> None:
+    net = torch.nn.Linear(3, 1)
+
+    @statewise.constraint("Learned")
+    def learned(world: World) -> Tensor:
+        return net(world.position).abs()[:, 0].double() + 1.0
+
+    @statewise.task("Double")
+    class Double(Task):
+        def reward(self, world: World) -> Tensor:
+            return world.position[:, 0].double()
+
+        def observe(self, world: World) -> dict[str, Tensor]:
+            return {"double": net(world.position).double()}
+
+    env = VecEnv("Point-Double-Learned", 2)
+    for step in (env.reset(), env.step(torch.zeros(2, 2)), env.step(torch.zeros(2, 2))):
+        floats = [x for x in vars(step).values() if x.is_floating_point()]
+        assert {x.dtype for x in floats} == {torch.float32}
+        assert not any(x.requires_grad for x in floats)
+
+
 def test_an_observation_that_is_not_finite_after_a_reset_is_refused_by_its_block(
     clean: None,
 ) -> None:
@@ -283,7 +411,15 @@ def test_an_observation_that_is_not_finite_after_a_reset_is_refused_by_its_block
         (lambda w: w.position, r"of shape \(3, 3\)"),
         (lambda w: w.position[:, 0] * math.nan, "is nan for a robot at rest in world 0"),
         (lambda w: w.position[:, 0] - 1.0, "is broken at the start"),
-        (lambda w: w.sensor("sonar")[:, 0], "Point has no sensor 'sonar'. Add it"),
+        (lambda w: w.sensor("sonar")[:, 0], "Wrong reads .*Point has no sensor 'sonar'. Add it"),
+        (lambda w: w.nearest("tree"), "the constraint Wrong of .* of the kind 'tree' .*, line"),
+        (
+            lambda w: {}["x"],
+            r"the constraint Wrong of .* raised KeyError: 'x' \(.*test_terms.py, l",
+        ),
+        (lambda w: torch.ones(len(w), device="meta"), r"on meta for 3 worlds: .* on cpu"),
+        (lambda w: w.position.fill_(1.0)[:, 0], "Wrong of .* writes into what it reads"),
+        (lambda w: w.distance("hazard").mul_(2)[:, 0], "Wrong of .* writes into what it reads"),
     ],
 )
 def test_a_constraint_of_a_wrong_form_is_refused(clean: None, result: object, message: str) -> None:
@@ -291,16 +427,25 @@ def test_a_constraint_of_a_wrong_form_is_refused(clean: None, result: object, me
         return result(world)  # type: ignore[operator,no-any-return]
 
     statewise.constraint("Wrong")(wrong)
-    with pytest.raises((ValueError, TypeError), match=message):
+    with pytest.raises(ValueError, match=message):
         VecEnv("Point-Hazard-1-Wrong")
+
+
+def early(world: World) -> bool:
+    """At the start and in the first step, which the trial before the first episode has too."""
+    return bool((world.steps <= 1).all())
 
 
 @pytest.mark.parametrize(
     ("result", "message"),
     [
         (lambda w: torch.ones(3), r"returned torch.float32 of shape \(3,\) for 4 worlds"),
-        (lambda w: 1.0 if not w.starts else torch.ones(len(w)), "returned a float for 2 worlds"),
-        (lambda w: torch.ones(len(w) if w.starts else 1), r"shape \(1,\) for 2 worlds"),
+        (lambda w: torch.ones(len(w)) if w.starts else 1.0, "returned a float for 3 worlds"),
+        (lambda w: torch.ones(len(w)) if early(w) else 1.0, "returned a float for 2 worlds"),
+        (lambda w: torch.ones(len(w) if early(w) else 1), r"shape \(1,\) for 2 worlds"),
+        (lambda w: torch.ones(len(w)) if early(w) else None, "returned None for 2 worlds"),
+        (lambda w: torch.ones(len(w)) > (2 if early(w) else 0), r"returned torch.bool of shape"),
+        (lambda w: torch.ones(len(w), device="cpu" if early(w) else "meta"), "on meta for 2 wor"),
     ],
 )
 def test_a_wrong_form_that_shows_late_names_the_constraint(
@@ -310,9 +455,10 @@ def test_a_wrong_form_that_shows_late_names_the_constraint(
         return result(world)  # type: ignore[operator,no-any-return]
 
     statewise.constraint("Late")(late)
-    with pytest.raises((ValueError, TypeError), match=f"the constraint Late of .* {message}"):
-        env = VecEnv("Point-Hazard-1-Late", 2)
+    with pytest.raises(ValueError, match=f"the constraint Late of .* {message}"):
+        env = VecEnv("Point-Late", 2)
         env.reset()
+        env.step(torch.zeros(2, 2))
         env.step(torch.zeros(2, 2))
 
 
@@ -327,9 +473,34 @@ def test_a_wrong_form_that_shows_late_names_the_constraint(
         ({"observe": lambda self, world: [1.0]}, "return a dict"),
         ({"remember": lambda self, world: 1.0}, r"remember\(\) returned 1.0 for 3 worlds"),
         ({"move": lambda self, world: {"crate": world.position}}, "moves 'crate', but the objects"),
+        ({"move": lambda self, world: None}, "it returned None: return a dict of centres"),
+        ({"may_start": lambda self, world: None}, "`may_start` returned None for 3 worlds"),
+        ({"reward": lambda self, world: world.position[:, :1]}, r"`reward` returned .*\(3, 1\)"),
+        (
+            {"reward": lambda self, world: world.position[:, 0 if early(world) else slice(0, 1)]},
+            r"`reward` returned torch.float32 of shape \(2, 1\) for 2 worlds",
+        ),
+        (
+            {"ended": lambda self, world: world.position[:, 0] > 99 if early(world) else None},
+            "`ended` returned None for 2 worlds: return bools",
+        ),
+        (
+            {"remember": lambda self, world: world.position if world.starts else None},
+            r"remember\(\) returned None after a step and torch.float32 of shape \(3, 3\)",
+        ),
+        (
+            {"observe": lambda self, world: {"a" if early(world) else "b": world.position}},
+            r"observes blocks of the shapes \{'b': \(2, 3\)\}: return \{'a': \(2, 3\)\}",
+        ),
+        ({"observe": lambda self, world: {"a": world.position > 0}}, "has the type torch.bool"),
+        ({"__init__": lambda self, robot: 1 / 0}, r"`__init__` raised Zero.*test_terms.py, line"),
+        (
+            {"things": lambda self: {}["x"]},
+            r"`things` raised KeyError: 'x' \(.*test_terms.py, line",
+        ),
         (
             {"move": lambda self, world: {"goal": world.position}},
-            r"moves 'goal' .*return \(2, 1, 3",
+            r"moves 'goal' .*return \(3, 1, 3",
         ),
     ],
 )
@@ -341,9 +512,10 @@ def test_a_task_of_a_wrong_form_is_refused_by_name(
         "things": lambda self: (statewise.Things("goal", 1, 0.4),),
     }
     statewise.task("Odd")(type("Odd", (Task,), body | parts))
-    with pytest.raises((ValueError, TypeError), match=message):
+    with pytest.raises(ValueError, match=message):
         env = VecEnv("Point-Odd-Hazard-1", 2)
         env.reset()
+        env.step(torch.zeros(2, 2))
         env.step(torch.zeros(2, 2))
 
 
@@ -361,6 +533,29 @@ def test_registrations_that_cannot_work_are_refused(clean: None) -> None:
         statewise.task("Nothing")(type("Nothing", (Task,), {}))
     with pytest.raises(TypeError, match="defines no method clearance"):
         statewise.constraint("Void")(type("Void", (statewise.Constraint,), {}))
+    for register in (statewise.constraint, statewise.task):
+        with pytest.raises(TypeError, match=rf'write @statewise.{register.__name__}\("Name"\)'):
+            register(keyword)  # type: ignore[arg-type]
+    keyword.__annotations__["limit"] = "Metres"
+    with pytest.raises(TypeError, match=r"Keyword: .* 'Metres' is not defined.* Import the name"):
+        statewise.constraint("Keyword")(keyword)
+    homeless = type("Homeless", (Task,), {"__init__": lambda self: None, "reward": keyword})
+    with pytest.raises(TypeError, match=r"__init__ takes \(self, robot, ...\)"):
+        statewise.task("Homeless")(homeless)
+
+
+@pytest.mark.parametrize(
+    ("sort", "name", "other"), [("constraint", "Goal", "task"), ("task", "Hazard", "constraint")]
+)
+def test_built_in_names_are_taken_whichever_is_registered_first(
+    sort: str, name: str, other: str
+) -> None:
+    made = (
+        "lambda world: 1" if sort == "constraint" else "type('T', (statewise.Task,), {'reward': 1})"
+    )
+    program = f"import statewise; statewise.{sort}({name!r})({made})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert f"the name '{name}' is taken by a {other}" in done.stderr
 
 
 def test_a_task_that_never_ends_is_refused(clean: None) -> None:

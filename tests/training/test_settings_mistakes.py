@@ -149,3 +149,14 @@ def test_the_help_says_that_steps_are_rounded_to_whole_epochs(
     assert "such as 600000 or 6M, rounded to whole epochs" in shown
     page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
     assert "total environment steps, rounded to whole epochs" in page
+
+
+def test_a_margin_that_no_start_leaves_room_for_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    statewise.train("Point-Hazard-1-Speed-2", margin=(0.05, 5.0), out=tmp_path, **SHORT)
+    told = [record.getMessage() for record in caplog.records if "margin" in record.getMessage()]
+    assert told == [
+        "the margin of speed is 5 m/s, and no episode starts further than 2 m/s from breaking it: "
+        "every episode begins with a training cost. Lower margin"
+    ]

@@ -38,6 +38,11 @@ def constraint(
     replace: replace a constraint of that name.
     """
 
+    if not isinstance(kind, str):
+        raise TypeError(
+            f'constraint needs a name: write @statewise.constraint("Name"), not {kind!r}'
+        )
+
     def register(made: M) -> M:
         if isinstance(made, type):
             if not issubclass(made, Constraint):
@@ -72,3 +77,6 @@ from statewise.envs.constraints import (  # noqa: E402, I001  registered in the 
     hazard as hazard, pillar as pillar, ghost as ghost, fence as fence, speed as speed,
     tilt as tilt, joint as joint, effort as effort,
 )  # fmt: skip
+
+# Their names are taken too, whichever is imported first.
+import statewise.envs.tasks  # noqa: E402, F401

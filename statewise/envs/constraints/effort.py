@@ -38,8 +38,8 @@ class Effort(Constraint):
             )
         if unwatched := unwatched_actuators(stage.scene):
             tell_once(
-                f"Effort does not watch {listed(unwatched)} of the {stage.robot.name}: its file has sensors "
-                f"force_... of its own, but none of these. Add <actuatorfrc name='force_NAME' "
+                f"Effort does not watch {listed(unwatched)} of the {stage.robot.name}: its file has "
+                f"sensors force_... of its own, but none of these. Add <actuatorfrc name='force_NAME' "
                 f"actuator='NAME'/>"
             )
         most = max(g.most for g in stage.gears)

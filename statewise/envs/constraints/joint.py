@@ -50,8 +50,9 @@ class Joint(Constraint):
             )
         if unwatched := unwatched_joints(stage.scene):
             tell_once(
-                f"Joint does not watch {listed(unwatched)} of the {name}: its file has sensors jointpos_... "
-                f"of its own, but none of these. Add <jointpos name='jointpos_NAME' joint='NAME'/>"
+                f"Joint does not watch {listed(unwatched)} of the {name}: its file has sensors "
+                f"jointpos_... of its own, but none of these. Add <jointpos name='jointpos_NAME' "
+                f"joint='NAME'/>"
             )
         left_out = [limit for joint in limits for limit in joint.left_out]
         if len(left_out) == 2 * len(limits):

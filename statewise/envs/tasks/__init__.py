@@ -21,6 +21,9 @@ def task(kind: str, *, replace: bool = False) -> Callable[[K], K]:
     Suites are then called `Point-Push-Hazard-4`. replace: replace a task of that name.
     """
 
+    if not isinstance(kind, str):
+        raise TypeError(f'task needs a name: write @statewise.task("Name"), not {kind!r}')
+
     def register(made: K) -> K:
         if not (isinstance(made, type) and issubclass(made, Task)):
             raise TypeError(f"{kind}: a task is a subclass of statewise.Task, not {made!r}")
@@ -41,3 +44,6 @@ def task_entries() -> list[Entry[Task]]:
 from statewise.envs.tasks import (  # noqa: E402, I001  in the order of lists
     goal as goal, push as push, chase as chase, run as run,
 )  # fmt: skip
+
+# Their names are taken too, whichever is imported first.
+import statewise.envs.constraints  # noqa: E402, F401
