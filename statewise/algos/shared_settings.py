@@ -9,7 +9,8 @@ from torch import Tensor
 
 from statewise.core.line_search import RewardTest
 from statewise.core.mmdp import Kind
-from statewise.settings import asked, check, number
+from statewise.settings import asked, check, number, shown
+from statewise.text import several
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class LimitSettings(Settings):
             )
         if min(self.cost_limit) < 0.0 and not self.allow_negative_limit:
             raise ValueError(
-                f"cost_limit is {self.cost_limit}: give 0 or more, or set allow_negative_limit; "
+                f"cost_limit is {shown(self.cost_limit)}: give 0 or more, or set allow_negative_limit; "
                 f"no policy has a cost below 0"
             )
 
@@ -179,7 +180,7 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
                 "constraint_kind and threshold need one value for all, or one for each"
             )
         if min(self.cost_limit) < 0.0:
-            self._without_feedback("cost_limit", self.cost_limit)
+            self._without_feedback("cost_limit", shown(self.cost_limit))
         several = {
             name: len(getattr(self, name))
             for name in ("constraint_kind", "threshold", "cost_limit")
@@ -221,7 +222,7 @@ def spread(name: str, given: tuple[T, ...], num_costs: int) -> tuple[T, ...]:
     values = given * num_costs if len(given) == 1 else given
     if len(values) != num_costs:
         raise ValueError(
-            f"{name} has {len(values)} values for {num_costs} constraints: give one for each, or one "
-            f"for all"
+            f"{name} has {several(len(values), 'value')} for {several(num_costs, 'constraint')}: give "
+            f"one for each, or one for all"
         )
     return values
