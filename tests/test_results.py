@@ -1,14 +1,16 @@
 """The committed results are those of the present code."""
 
+import dataclasses
 import json
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-import statewise
+from statewise.training.config import read_config
+from statewise.training.loop import Training
 
-RUN = Path(__file__).parent.parent / "results/paper/Point-Pillar-4/scpo/seed-0"
+RUN = Path(__file__).parent.parent / "results/margin/Point-Hazard-8/scpo/seed-0"
 EPOCHS = 20
 
 
@@ -21,21 +23,13 @@ def test_a_run_of_the_results_repeats_to_the_digit(tmp_path: Path) -> None:
         if made_with[name].split("+")[0] != version(name).split("+")[0]:
             pytest.skip(f"made with {name} {made_with[name]}, this is {version(name)}")
     said = [json.loads(line) for line in (RUN / "metrics.jsonl").read_text().splitlines()[:EPOCHS]]
-    run = statewise.train(
-        "Point-Pillar-4",
-        algo="scpo",
-        seed=0,
-        steps=said[-1]["steps"],
-        num_envs=2048,
-        threads=1,
-        device="cpu",
-        out=tmp_path,
-    )
-    lines = (Path(run) / "metrics.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    assert len(found) == EPOCHS and said[-1]["cost/rate"] > 0.0
+    settings, algorithm = read_config(json.loads((RUN / "config.json").read_text()))
+    training = Training.start(dataclasses.replace(settings, out=str(tmp_path)), algorithm)
+    found = [training.run_epoch() for _ in said]
+    training.folder.close()
+    assert said[-1]["cost/rate"] > 0.0
     for now, then in zip(found, said, strict=True):
-        assert {k: _rounded(now[k]) for k in then} == then
+        assert {key: _rounded(now[key]) for key in then} == then
 
 
 def _rounded(value: float | None) -> float | None:
