@@ -145,7 +145,7 @@ def test_a_grid_is_the_product_of_everything_that_is_listed() -> None:
         (["--jobs", "-1"], "jobs is -1: give a number from 0"),
         (["--address", "10.0.0.1:6379"], "needs --launcher ray"),
         (["--set", "cost_limt=1"], "Did you mean cost_limit"),
-        (["--set", "cost_limit=0.1 0.2"], "cost_limit has 2 values for 1 constraints"),
+        (["--set", "cost_limit=0.1 0.2"], "cost_limit has 2 values for 1 constraint"),
         (["--suites", "gym:NoSuch-v0"], "--import my_module"),
         (["--set", "target_kl=small"], "target_kl is 'small': give a number"),
         (["--set", "seed=1"], "use --seeds"),

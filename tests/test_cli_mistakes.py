@@ -149,7 +149,7 @@ def test_a_place_where_no_numbers_can_be_written_is_told_before_the_episodes(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--cost-limit", "-1"], "cost_limit is (-1.0,): give 0 or more"),
+        (["--cost-limit", "-1"], "cost_limit is -1.0: give 0 or more"),
         (["--algo", "trpo", "--gamma", "2"], "--gamma is 2.0: give a number from 0 to 1"),
         (["--hidden", "0", "--seeds", "0,1"], "--hidden is 0: give a number, 1 or more"),
     ],

@@ -93,7 +93,7 @@ def test_kinds_that_cannot_be_are_refused(given: dict[str, str], why: str) -> No
 def test_more_kinds_than_constraints_are_refused() -> None:
     kind = get_algorithm("scpo")
     wrong = kind.settings_class(constraint_kind=("maximum", "sum"))  # type: ignore[call-arg]
-    with pytest.raises(ValueError, match="constraint_kind has 2 values for 1 constraints"):
+    with pytest.raises(ValueError, match="constraint_kind has 2 values for 1 constraint:"):
         kind(LineEnv(4).spec, wrong, 3, 0)
 
 
