@@ -140,7 +140,9 @@ def assemble(
             )
         )
     ranks, rankings = ranking_tables(groups, baseline, reference)
-    first = next((r.own for r in ranks if r.own != baseline), "")
+    # Without a ranking the first other method is shown all the same.
+    others = [a for a in (*(r.own for r in ranks), *algos) if baseline and a != baseline]
+    first = next(iter(others), "")
     shown = [baseline, first] if baseline else algos[:2]
     return Report(
         lead=_lead(groups, reference),
