@@ -156,6 +156,19 @@ def test_the_headline_has_the_baseline_and_the_first_and_folds_the_others(tmp_pa
     assert "return, CPO" not in markdown(report) and "return, CPO" in page(report)
 
 
+def test_a_method_with_other_settings_is_shown_but_not_ranked(tmp_path: Path) -> None:
+    write_run(tmp_path, algo="trpo", epoch=lambda n: GOOD, train={"num_envs": 20})
+    write_run(tmp_path, algo="scpo", epoch=lambda n: GOOD)
+    report = reported(tmp_path, reference=reference())
+    (ranking,) = report.rankings
+    assert [row.cells[0].text for row in ranking.rows] == ["TRPO"]
+    assert (
+        "Suites in which SCPO has another num_envs than TRPO are not in its row." in ranking.notes
+    )
+    shown = [column.name for column in report.headline.columns if not column.folded]
+    assert "return, TRPO" in shown and "return, SCPO" in shown
+
+
 def test_the_answer_comes_before_its_caveats(tmp_path: Path) -> None:
     for algo in ("scpo", "trpo"):
         write_run(tmp_path, algo=algo, epoch=lambda n: GOOD, done=None if algo == "trpo" else 7)

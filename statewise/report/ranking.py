@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from statewise.report.groups import Group, title_of
 from statewise.report.reference import Reference
 from statewise.report.table import NONE, Cell, Column, Strip, Table
 from statewise.report.tables import COMPARED
+from statewise.runs.differences import differing
 from statewise.text import listed, several
 
 _EARNED = 0.5
@@ -127,8 +129,25 @@ def ranking_tables(
         algos = {r.own for r in chosen}
         members = [g for g in groups if g.suite in shared and g.algo in algos]
         if shared and not (tables and len(chosen) == len(ranks)):
-            tables.append(_ranking_table(rank(members, baseline, reference), baseline, reference))
+            table = _ranking_table(rank(members, baseline, reference), baseline, reference)
+            tables.append(replace(table, notes=(*table.notes, *_unranked_notes(groups, baseline))))
     return ranks, tuple(tables)
+
+
+def _unranked_notes(groups: Sequence[Group], baseline: str | None) -> list[str]:
+    """A sentence for each method with runs that cannot be compared with the baseline's."""
+    bases = {g.suite: json.loads(g.task) for g in groups if g.own == baseline and g.finished}
+    apart: dict[str, dict[str, None]] = {}  # the settings, each once
+    for g in groups:
+        if g.main and g.finished and g.suite in bases:
+            keys = differing([bases[g.suite], json.loads(g.task)])
+            apart.setdefault(g.algo, {}).update(dict.fromkeys(keys))
+    return [
+        f"Suites in which {title_of(algo)} has another {listed(list(keys))} than "
+        f"{title_of(baseline or '')} are not in its row."
+        for algo, keys in apart.items()
+        if keys
+    ]
 
 
 def _ranking_table(ranks: list[Rank], baseline: str | None, reference: Reference | None) -> Table:
