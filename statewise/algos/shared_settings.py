@@ -37,7 +37,7 @@ class Settings:
     """Learning rate of the critics."""
     critic_batch: int = number(4096, least=0)
     """Rows in a critic step, drawn anew each time. 0 uses all rows, as the paper does."""
-    least_noise: float = number(0.1, least=0, finite=True)
+    least_noise: float = number(0.2, least=0, finite=True)
     """Smallest standard deviation of the policy's actions in training. A trust region moves the actions
     by a share of it, so a policy without noise no longer learns. `final_noise` may ask for less."""
     final_noise: float = number(0.0, least=0, finite=True)
