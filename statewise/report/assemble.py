@@ -16,6 +16,7 @@ from statewise.report.reference import Reference
 from statewise.report.sections import Section
 from statewise.report.table import Table
 from statewise.report.tables import (
+    final_table,
     headline_table,
     metrics_table,
     provenance_tables,
@@ -125,7 +126,7 @@ def assemble(
         members = [g for g in groups if g.suite == name]
         said = [s for section in added for s in section.statements if s.suite == name]
         tables = (
-            metrics_table(members, reference), safety_table(members),
+            metrics_table(members, reference), final_table(members), safety_table(members),
             resources_table(members, baseline),
         )  # fmt: skip
         suites.append(

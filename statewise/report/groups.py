@@ -18,6 +18,7 @@ from statewise.metrics import CHARTS
 from statewise.report.reference import Reference
 from statewise.runs.differences import deciding, differing, setting_text, suffix
 from statewise.runs.epochs import usual_final_batch
+from statewise.runs.judged import Judged, JudgedConstraint
 from statewise.runs.reader import RunData
 from statewise.runs.summary import Array, Channel
 from statewise.settings import to_json
@@ -96,6 +97,19 @@ class Group:
         rates = [(r, len(c.channels)) for c in self.constraints if (r := c.rate) is not None]
         return max(rates, key=lambda found: found[0].estimate, default=None)
 
+    @cached_property
+    def judged(self) -> tuple[Judged, ...]:
+        """How the final policies of the counted seeds were judged. Empty unless all of them were."""
+        found = [run.judged for run in self.counted if run.judged is not None]
+        return tuple(found) if len(found) == len(self.counted) else ()
+
+    @property
+    def final_policies(self) -> list[FinalPolicies]:
+        """The judged policies, for every constraint."""
+        return [
+            FinalPolicies(self, c.name) for c in (self.judged[0].constraints if self.judged else ())
+        ]
+
     def values(self, part: str, metric: str) -> Array:
         """A metric of each counted run: `part` is "last" or "late". Unknown ones are left out."""
         found = [getattr(run.summary, part).get(metric) for run in self.counted]
@@ -137,6 +151,22 @@ class Constraint(NamedTuple):
         """Share of the episodes with a cost, with an interval over new seeds."""
         counts = [(c.violations, c.episodes) for c in self.channels]
         return rate_over_seeds(counts) if any(episodes for _, episodes in counts) else None
+
+
+class FinalPolicies(NamedTuple):
+    """One constraint over the fresh episodes of the final policies of a group."""
+
+    group: Group
+    name: str
+
+    @property
+    def found(self) -> list[tuple[Judged, JudgedConstraint]]:
+        return [(j, c) for j in self.group.judged for c in j.constraints if c.name == self.name]
+
+    @property
+    def rate(self) -> Interval:
+        """Share of the violating episodes, with an interval over new seeds."""
+        return rate_over_seeds([(c.violations, j.episodes) for j, c in self.found])
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,11 @@ import numpy as np
 
 from statewise.core.statistics import Interval, mean_interval, pooled_error
 from statewise.metrics import COST_RATE, EPISODE_COST, EPOCH_COST_RATE, MAX_COST, RETURN, title
-from statewise.report.groups import Constraint, Group, command, title_of
+from statewise.report.groups import Constraint, FinalPolicies, Group, command, title_of
 from statewise.report.reference import Reference
 from statewise.report.table import NONE, Cell, Column, Table
 from statewise.runs.differences import settings_text
+from statewise.runs.judged import Judged, JudgedConstraint
 from statewise.runs.reader import RunData
 from statewise.runs.summary import Array
 from statewise.text import duration, interval_text, letter, percent, spread
@@ -44,25 +45,33 @@ def headline_table(
         text = f"{suite} (shorter: {less})" if less else suite
         return Cell(text, suite.casefold(), link=f"#{suite}")
 
+    final, cells = (
+        any(g.judged for g in mains.values()),
+        {
+            "return": lambda g: _beside(g, RETURN, reference),
+            "violation rate": _worst_rate,
+            "episode cost": lambda g: _beside(g, EPISODE_COST, reference),
+        },
+    )
+    if final:
+        cells = {"final return": _final_return, "final violation rate": _final_rate} | cells
     columns = [Column("suite", suite_cell, numeric=False)]
-    for what, metric in (
-        ("return", RETURN),
-        ("violation rate", ""),
-        ("episode cost", EPISODE_COST),
-    ):
+    for what, make in cells.items():
         for algo in algos:
 
-            def cell(suite: str, algo: str = algo, metric: str = metric) -> Cell:
+            def cell(suite: str, algo: str = algo, make: Callable[[Group], Cell] = make) -> Cell:
                 group = mains.get((suite, algo))
-                if group is None:
-                    return Cell(NONE)
-                return _beside(group, metric, reference) if metric else _worst_rate(group)
+                return Cell(NONE) if group is None else make(group)
 
-            columns.append(Column(f"{what}, {names[algo]}", cell, folded=algo not in shown))
+            less = final and what == "violation rate"
+            columns.append(Column(f"{what}, {names[algo]}", cell, folded=less or algo not in shown))
     beside = f", beside it the {reference.name}'s number" if reference else ""
     note = (f"Return and episode cost: last epoch, mean over seeds{beside}. Violation rate: share of "
             "the episodes of the last 5 % of epochs with any cost, with its 95 % interval over new "
             "seeds. Of several constraints the one broken most often.")  # fmt: skip
+    if final:
+        note += (" Final: fresh episodes of the policy after the last epoch, with mean actions, where "
+                 "all seeds were judged.")  # fmt: skip
     suites = list(dict.fromkeys(group.suite for group in groups))
     return Table.of("Results", columns, suites, notes=(note,))
 
@@ -72,6 +81,19 @@ def _beside(group: Group, metric: str, reference: Reference | None) -> Cell:
     theirs = reference.text(group.suite, group.algo, metric) if reference else None
     text += f" ({reference.name} {theirs})" if reference and theirs else ""
     return Cell(text + ("" if group.finished else " (unfinished)"), group.mean("last", metric))
+
+
+def _final_return(group: Group) -> Cell:
+    return _spread_cell(np.array([j.mean_return for j in group.judged]))
+
+
+def _final_rate(group: Group) -> Cell:
+    """Of the constraint that the final policies break most often."""
+    rates = [row.rate for row in group.final_policies]
+    worst = max(rates, key=lambda rate: rate.estimate, default=None)
+    return Cell.interval(
+        worst, lambda r: f"{percent(r.estimate)} ({_percents(r, len(group.judged))})"
+    )
 
 
 def _worst_rate(group: Group) -> Cell:
@@ -109,6 +131,38 @@ def metrics_table(groups: Sequence[Group], reference: Reference | None = None) -
                          f"{', '.join(missing)}, which is not in the means of return and episode cost "
                          f"at the last epoch.")  # fmt: skip
     return Table.of("Metrics", columns, groups, notes=notes)
+
+
+def final_table(groups: Sequence[Group]) -> Table:
+    """The final policies with mean actions, in fresh episodes, for every constraint."""
+
+    def over_seeds(
+        name: str, about: str, value: Callable[[Judged, JudgedConstraint], float]
+    ) -> Column:
+        def cell(row: FinalPolicies) -> Cell:
+            return _spread_cell(np.array([value(j, c) for j, c in row.found]))
+
+        return Column(name, cell, f"{about}, mean ± standard deviation over seeds")
+
+    def success(row: FinalPolicies) -> Cell:
+        share = float(np.mean([j.success for j, _ in row.found]))
+        return Cell.number(share, percent(share))
+
+    columns = [
+        Column("algorithm", lambda row: _name_cell(row.group), numeric=False),
+        Column("seeds", lambda row: Cell.count(len(row.found))),
+        over_seeds("return", "of an episode", lambda j, _: j.mean_return),
+        Column("task done", success, "share of the episodes in which the task succeeded"),
+        Column.words("constraint", lambda row: row.name),
+        *rate_columns(lambda row: row.rate, lambda row: len(row.found)),
+        over_seeds("episode cost", "sum over an episode", lambda _, c: c.episode_cost),
+        over_seeds("maximum cost", "largest cost of an episode", lambda _, c: c.max_cost),
+        Column("episodes", lambda row: Cell.count(sum(j.episodes for j, _ in row.found))),
+    ]
+    note = ("Fresh episodes of the policy after the last epoch, with mean actions: what would be "
+            "deployed. The interval of the violation rate is over new seeds, as below.")  # fmt: skip
+    rows = [row for group in groups for row in group.final_policies]
+    return Table.of("Final policies", columns, rows, notes=(note,))
 
 
 def safety_table(groups: Sequence[Group]) -> Table:

@@ -8,7 +8,16 @@ from typing import Any
 from statewise import settings
 
 INCIDENTAL = frozenset(
-    ("out", "label", "threads", "checkpoint_every", "keep_checkpoints", "tensorboard", "wandb")
+    (
+        "out",
+        "label",
+        "threads",
+        "judge",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "tensorboard",
+        "wandb",
+    )
 )
 """Settings that do not change what is learned (threads change the last digits only). Runs that differ
 in nothing else are the same experiment."""

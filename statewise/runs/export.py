@@ -10,6 +10,7 @@ from statewise.metrics import CHARTS
 from statewise.runs.differences import differences
 from statewise.runs.files import as_json, short, write_atomically
 from statewise.runs.folder import file_name
+from statewise.runs.judged import JUDGED
 from statewise.runs.reader import CONFIG, METRICS, SUMMARY, RunData, read_config
 from statewise.runs.verify import export_hashes
 
@@ -43,6 +44,10 @@ def _export(run: RunData, folder: Path) -> None:
     config = run.config | {"train": run.config["train"] | {"out": "runs"}}
     for name, content in ((CONFIG, config), ("environment.json", facts)):
         write_atomically(folder / name, as_json(content))
+    if run.judged is not None:
+        write_atomically(folder / JUDGED, as_json(dataclasses.asdict(run.judged)))
+    else:  # an earlier export of the run may have been judged
+        (folder / JUDGED).unlink(missing_ok=True)
     lines = [as_json(row, indent=None) for row in rows]
     write_atomically(folder / METRICS, b"".join(lines))
     summary = dataclasses.asdict(run.summary) | {"notes": run.notes}

@@ -24,6 +24,7 @@ from statewise.metrics import CHARTS
 from statewise.runs.differences import deciding
 from statewise.runs.epochs import earlier_lengths, plan_of
 from statewise.runs.files import open_regular, read_bytes
+from statewise.runs.judged import Judged, read_judged
 from statewise.runs.shapes import check, is_number, parse_json, read_json
 from statewise.runs.summary import Columns, RunSummary, read_summary, summarise
 from statewise.settings import typed
@@ -56,6 +57,8 @@ class RunData:
     metrics: Columns
     """Every metric of the epochs on disk, with `epoch` and `steps`; NaN where there is no value"""
     summary: RunSummary
+    judged: Judged | None
+    """How its final policy was judged, if it was"""
     notes: tuple[str, ...]
     """What is wrong with its files"""
 
@@ -207,9 +210,11 @@ def _read_run(folder: Path) -> RunData:
     if summary is None:
         names = config.get("spec", {}).get("cost_names", [])
         summary, more = summarise(columns, planned, names, folder / "episodes.csv")
+    judged, wrong = read_judged(folder, summary.epochs_done)
     return RunData(
         folder, train["suite"], label_of(folder, config), train["algo"], train["seed"], config,
-        environment or {}, planned, columns, summary, tuple(dict.fromkeys(notes + more)),
+        environment or {}, planned, columns, summary, judged,
+        tuple(dict.fromkeys(notes + more + wrong)),
     )  # fmt: skip
 
 

@@ -15,11 +15,12 @@ from statewise.runs.files import read_bytes
 from statewise.runs.folder import RunFolder
 from statewise.runs.identity import id_of
 from statewise.runs.journal import check_mark, check_marks
+from statewise.runs.judged import JUDGED
 from statewise.runs.shapes import check, parse_json
 from statewise.text import several
 
-_EXPORTED = (reader.CONFIG, "environment.json", reader.METRICS)
-"""The files of an export whose hashes its summary carries."""
+_EXPORTED = (reader.CONFIG, "environment.json", reader.METRICS, JUDGED)
+"""The files of an export whose hashes its summary carries. Not every run was judged."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,9 @@ def verify_export(path: Path) -> list[Check]:
     if "sha256" not in summary:
         return [*checks, Check("hashes", "the export has none: written by an older version", False)]
     check(summary["sha256"], dict[str, str], "sha256 in summary.json")
-    for name, found in export_hashes(path, summary).items():
-        good = summary["sha256"].get(name) == found
+    found, written = export_hashes(path, summary), summary["sha256"]
+    for name in dict.fromkeys((*found, *written)):
+        good = written.get(name) == found.get(name)
         checks.append(Check(name, "as written" if good else "was changed", good))
     return checks
 
@@ -72,7 +74,8 @@ def verify_export(path: Path) -> list[Check]:
 def export_hashes(path: Path, summary: Mapping[str, Any]) -> dict[str, str]:
     """Return the hashes that the summary of an export carries: of its files, and of the summary."""
     rest = {name: value for name, value in summary.items() if name != "sha256"}
-    contents = {name: read_bytes(path / name) for name in _EXPORTED}
+    names = [name for name in _EXPORTED if name != JUDGED or (path / name).exists()]
+    contents = {name: read_bytes(path / name) for name in names}
     contents[reader.SUMMARY] = json.dumps(rest, sort_keys=True).encode()
     return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
 

@@ -24,6 +24,7 @@ from statewise.training import loop
 from statewise.training.config import TrainSettings, parse_run, read_config
 from statewise.training.evaluate import Evaluation, world_count
 from statewise.training.evaluate import evaluate as evaluate_policy
+from statewise.training.judge import judge
 from statewise.training.loop import Training
 from statewise.training.policy import load_policy, worlds_for
 from statewise.training.recording import WORST_FILE, save_recordings
@@ -171,6 +172,7 @@ def run_with_display(training: Training, quiet: bool) -> Path:
     screen = console(quiet=quiet)
     path, settings = training.folder.path, training.settings
     if training.finished:
+        judge(training)  # it may have been stopped before it was
         screen.print(f"{path} is finished: {several(training.epoch, 'epoch')}", soft_wrap=True)
         return path
     screen.print(
@@ -187,6 +189,7 @@ def run_with_display(training: Training, quiet: bool) -> Path:
                 watch(epoch)
 
         done = loop.run(training, report)
+    judge(training)
     if done:
         screen.print(f"finished: {path}", soft_wrap=True)
     else:

@@ -90,6 +90,9 @@ class TrainSettings:
     """Runs go to OUT/SUITE/ALGO/seed-SEED."""
     label: str = ""
     """Name of the run's folder, if not the algorithm's: OUT/SUITE/LABEL/seed-SEED."""
+    judge: int = number(0, least=0, most=10**8)
+    """Judge the final policy: after the training, run this many fresh episodes with mean actions and
+    write the result to judged.json, which the report shows. 0 leaves it out."""
     checkpoint_every: int = number(10, least=1)
     """Epochs between two checkpoints."""
     keep_checkpoints: int = number(3, least=1)
