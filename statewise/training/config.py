@@ -37,6 +37,8 @@ _SPEC = {
     "blocks": dict[str, list[int]], "num_zeros": int,
 }  # fmt: skip
 """The form of the environment's facts in `config.json`."""
+_FEW_STEPS = 3_000_000
+"""A shorter run needs fewer worlds, so that episodes end before it does."""
 _MANY_STEPS = 20_000_000
 """A robot that is trained for longer than this by default gets more worlds on a GPU."""
 
@@ -64,8 +66,8 @@ class TrainSettings:
     batches have less noise. 1 keeps epochs as they are. 0 takes 4 in runs of 100 epochs or more, else
     1."""
     num_envs: int = number(0, least=0, most=2**20)
-    """Worlds that are stepped together. 0 takes 128 on the CPU and 2048 on a GPU, where robots that train
-    for long take 4096."""
+    """Worlds that are stepped together. 0 takes 2048, but 128 on the CPU for fewer than 3 million steps
+    or a Gymnasium environment, and 4096 on a GPU for robots that train for long."""
     device: str = "auto"
     """cpu, cuda (or cuda:1, ...), or auto: a GPU if there is one and MuJoCo Warp is installed."""
     deterministic: bool = False
@@ -119,9 +121,10 @@ class TrainSettings:
         device = self.device
         if device == "auto":
             device = "cuda" if _gpu_usable() and not is_gym(self.suite) else "cpu"
-        num_envs = self.num_envs or 128
-        if not self.num_envs and device.startswith("cuda"):
-            num_envs = 4096 if usual > _MANY_STEPS else 2048
+        few = not device.startswith("cuda") and (is_gym(suite) or steps < _FEW_STEPS)
+        num_envs = self.num_envs or (128 if few else 2048)
+        if not self.num_envs and device.startswith("cuda") and usual > _MANY_STEPS:
+            num_envs = 4096
         if self.wandb:
             need("logging to Weights & Biases", "tracking", "wandb")
         if self.tensorboard:
