@@ -158,7 +158,7 @@ class ConstrainedSettings(CostSettings, TrustRegionSettings):
     tolerance: float = number(0.005, least=0, below=1)
     """Share of episodes that may violate a limit of 0. The feedback asks for no more than that. No batch
     shows that a cost never occurs."""
-    recovery_fraction: float = number(0.99, above=0, most=1)
+    recovery_fraction: float = number(0.97, above=0, most=1)
     """Most of the trust region's radius that violated constraints may ask for together. The reward keeps
     the rest. 1 is the paper's value. The reward may then not improve."""
     reward_test: RewardTest = "reference"

@@ -66,7 +66,7 @@ class TrainSettings:
     batches have less noise. 1 keeps epochs as they are. 0 takes 4 in runs of 100 epochs or more, else
     1."""
     num_envs: int = number(0, least=0, most=2**20)
-    """Worlds that are stepped together. 0 takes 2048, but 128 on the CPU for fewer than 3 million steps
+    """Worlds that are stepped together. 0 takes 512, but 128 on the CPU for fewer than 3 million steps
     or a Gymnasium environment, and 4096 on a GPU for robots that train for long."""
     device: str = "auto"
     """cpu, cuda (or cuda:1, ...), or auto: a GPU if there is one and MuJoCo Warp is installed."""
@@ -122,7 +122,7 @@ class TrainSettings:
         if device == "auto":
             device = "cuda" if _gpu_usable() and not is_gym(self.suite) else "cpu"
         few = not device.startswith("cuda") and (is_gym(suite) or steps < _FEW_STEPS)
-        num_envs = self.num_envs or (128 if few else 2048)
+        num_envs = self.num_envs or (128 if few else 512)
         if not self.num_envs and device.startswith("cuda") and usual > _MANY_STEPS:
             num_envs = 4096
         if self.wandb:
