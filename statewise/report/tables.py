@@ -45,14 +45,12 @@ def headline_table(
         text = f"{suite} (shorter: {less})" if less else suite
         return Cell(text, suite.casefold(), link=f"#{suite}")
 
-    final, cells = (
-        any(g.judged for g in mains.values()),
-        {
-            "return": lambda g: _beside(g, RETURN, reference),
-            "violation rate": _worst_rate,
-            "episode cost": lambda g: _beside(g, EPISODE_COST, reference),
-        },
-    )
+    final = any(g.judged for g in mains.values())
+    cells: dict[str, Callable[[Group], Cell]] = {
+        "return": lambda g: _beside(g, RETURN, reference),
+        "violation rate": _worst_rate,
+        "episode cost": lambda g: _beside(g, EPISODE_COST, reference),
+    }
     if final:
         cells = {"final return": _final_return, "final violation rate": _final_rate} | cells
     columns = [Column("suite", suite_cell, numeric=False)]
@@ -63,7 +61,7 @@ def headline_table(
                 group = mains.get((suite, algo))
                 return Cell(NONE) if group is None else make(group)
 
-            less = final and what == "violation rate"
+            less = final and what in ("return", "violation rate")
             columns.append(Column(f"{what}, {names[algo]}", cell, folded=less or algo not in shown))
     beside = f", beside it the {reference.name}'s number" if reference else ""
     note = (f"Return and episode cost: last epoch, mean over seeds{beside}. Violation rate: share of "
