@@ -249,10 +249,29 @@ def test_impossible_settings_are_refused_and_leave_nothing_behind(
 
 
 def test_paper_defaults_are_filled_in() -> None:
-    point, ant = (TrainSettings(s).resolved() for s in ("Point-Hazard-8", "Ant-Hazard-8"))
-    # Of 29 952 steps for 128 worlds, and four times as many in the second half of the steps.
-    assert (point.epochs, ant.epochs) == (125, 626)
-    assert point.steps_per_epoch == 234 * 128
+    point, ant = (
+        TrainSettings(s, device="cpu").resolved() for s in ("Point-Hazard-8", "Ant-Hazard-8")
+    )
+    # Of 30 208 steps for 512 worlds, and four times as many in the second half of the steps.
+    assert (point.epochs, ant.epochs) == (124, 621)
+    assert point.steps_per_epoch == 59 * 512
+
+
+@pytest.mark.parametrize(
+    ("suite", "device", "steps", "worlds"),
+    [
+        ("Point-Hazard-8", "cpu", 0, 512),
+        ("Point-Hazard-8", "cuda", 0, 512),
+        ("Point-Hazard-8", "cpu", 600_000, 128),
+        ("gym:CartPole-v1", "cpu", 6_000_000, 128),
+        ("Ant-Hazard-8", "cpu", 0, 512),
+        ("Ant-Hazard-8", "cuda", 0, 4096),
+    ],
+)
+def test_the_usual_worlds_are_the_same_on_every_device_but_for_short_runs_and_legs(
+    suite: str, device: str, steps: int, worlds: int
+) -> None:
+    assert TrainSettings(suite, steps=steps, device=device).resolved().num_envs == worlds
 
 
 def test_a_run_saved_before_its_first_epoch_knows_its_start_states(tmp_path: Path) -> None:
