@@ -484,7 +484,7 @@ def test_the_command_of_a_group_makes_its_runs(tmp_path: Path) -> None:
     group = only(tmp_path)
     assert group.name == "wide" and not group.main
     assert command(group) == (
-        "statewise train Point-Hazard-8 --algo scpo --seed 3 --label wide --steps 599040 "
+        "statewise train Point-Hazard-8 --algo scpo --seed 3 --label wide --steps 604160 "
         "--hidden 32 32 --no-rescue"
     )
 
@@ -505,7 +505,8 @@ def test_a_run_without_final_batch_has_epochs_of_one_length(tmp_path: Path) -> N
     assert [run.epochs for run in (*safe.runs, *unsafe.runs)] == [200, 200, 200]
     assert [run.finished for run in (*safe.runs, *unsafe.runs)] == [True, True, False]
     assert safe.task == unsafe.task
-    assert command(safe).endswith("--seeds 0,1 --final-batch 1")  # this version would take 4
+    # This version would take 4, and 124 epochs.
+    assert command(safe).endswith("--seeds 0,1 --steps 6041600 --final-batch 1")
 
 
 @pytest.mark.parametrize(("done", "finished"), [(62, True), (61, False)])

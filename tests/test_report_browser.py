@@ -159,7 +159,7 @@ def test_what_is_said_of_episodes_is_shaded_until_one_can_have_run_out_of_time(p
       .map((figure) => [figure.dataset.metric, figure.view.model.select_one("settling").right])""",
         SUITES[0],
     )
-    steps = 128 * 1000 / 1e6  # of 128 worlds, in millions
+    steps = 512 * 1000 / 1e6  # of 512 worlds, in millions
     assert shaded == [[metric, pytest.approx(steps)] for metric in SHOWN[:3]]
 
 
