@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from statewise.algos import get_algorithm
+from statewise.runs.judged import JUDGED
 from statewise.training.config import TrainSettings
 
 Epoch = Callable[[int], dict[str, Any]]
@@ -80,6 +81,13 @@ def write_run(
         header = "epoch,return,cost/hazard/episode,cost/hazard/max,length,terminated,sim_fault\n"
         (folder / "episodes.csv").write_text(header + "".join(map(_episodes, rows)))
     return folder
+
+
+def write_judged(run: Path, violations: int = 10, earned: float = 2.5, **more: Any) -> None:
+    """`judged.json` of 1000 fresh episodes of a run of 20 epochs."""
+    hazard = {"name": "hazard", "violations": violations, "episode_cost": 0.5, "max_cost": 0.1}
+    facts = {"epoch": 20, "seed": 7, "episodes": 1000, "mean_return": earned, "success": 0.98}
+    (run / JUDGED).write_text(json.dumps(facts | {"constraints": [hazard]} | more))
 
 
 ENVIRONMENT = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import write_run
+from synthetic_runs import write_judged, write_run
 
 from statewise.bench.command import Frontier
 from statewise.bench.grid import product_grid
@@ -102,6 +102,22 @@ def test_the_report_draws_the_variants_and_names_those_that_no_other_beats(tmp_p
     assert [row[1] for row in rows] == ["A", "B", "C"]
     assert "(pictures/frontier.png)" in section and (out / "pictures/frontier.png").exists()
     assert 'id="return-against-violations"' in (out / "index.html").read_text()
+
+
+def test_judged_variants_are_compared_by_fresh_episodes_only_if_all_are(tmp_path: Path) -> None:
+    """The last epochs and the fresh episodes must not be mixed in one picture."""
+    write_variants(tmp_path)
+    runs = sorted(tmp_path.glob("*/*/seed-0"))
+    for run, violations in zip(runs[:3], (300, 200, 100), strict=True):
+        write_judged(run, violations=violations, earned=1.5)
+
+    def rows() -> list[tuple[str, str]]:
+        (section,) = frontier_sections(group_runs(find_runs([tmp_path]).runs), tmp_path / "drawn")
+        return [(row.cells[2].text, row.cells[5].text) for row in section.tables[0].rows]
+
+    assert ("scpo-margin-0.3", "1.0 %") in rows()
+    write_judged(runs[3], violations=50, earned=1.5)
+    assert rows() == [("scpo-margin-0.3", "5.0 %")]  # all have the same return now
 
 
 def test_two_variants_are_no_frontier(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import write_run
+from synthetic_runs import write_judged, write_run
 
 import statewise
 from statewise.report.assemble import assemble
@@ -38,12 +38,6 @@ def run(trained: Path, tmp_path: Path) -> Path:
 def judged(run: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((run / JUDGED).read_text())
     return found
-
-
-def write_judged(run: Path, **values: Any) -> None:
-    hazard = {"name": "hazard", "violations": 10, "episode_cost": 0.5, "max_cost": 0.1}
-    facts = {"epoch": 20, "seed": 7, "episodes": 1000, "mean_return": 2.5, "success": 0.98}
-    (run / JUDGED).write_text(json.dumps(facts | {"constraints": [hazard]} | values))
 
 
 def test_the_final_policy_is_judged_as_evaluate_does(run: Path) -> None:
@@ -90,8 +84,7 @@ def test_an_export_carries_the_verdict_and_notices_a_changed_one(run: Path, tmp_
 
 def test_the_report_shows_final_policies_with_an_interval_over_seeds(tmp_path: Path) -> None:
     for seed, violations in enumerate((2, 10, 30)):
-        hazard = {"name": "hazard", "violations": violations, "episode_cost": 0.1, "max_cost": 0.1}
-        write_judged(write_run(tmp_path, seed=seed), constraints=[hazard], mean_return=2.0 + seed)
+        write_judged(write_run(tmp_path, seed=seed), violations, earned=2.0 + seed)
     report = assemble(find_runs([tmp_path]))
     table = next(t for t in report.suites[0].tables if t.caption == "Final policies")
     row = dict(zip((c.name for c in table.columns), table.rows[0].cells, strict=True))

@@ -137,13 +137,14 @@ class Frontier(GridCommand):
     suites: tuple[str, ...] = option((), positional=True, metavar="SUITE")
     """Suites, such as Point-Hazard-8."""
     set: tuple[str, ...] = option((), metavar="NAME=VALUE")
-    """Settings, as for `bench grid`. Without others these are margin=0,0.05,0.1,0.2 and
-    cost_limit=0,0.01."""
+    """Settings, as for `bench grid`. Without others these are margin=0,0.05,0.1,0.2, cost_limit=0,0.01
+    and judge=2000."""
 
     def given(self) -> dict[str, Any]:
         return {
             "margin": ["0", "0.05", "0.1", "0.2"],
             "cost_limit": ["0", "0.01"],
+            "judge": "2000",  # the last epochs of a short run hold too few episodes to choose by
         } | super().given()
 
     def grid(self, suites: Sequence[str], algos: Sequence[str]) -> Grid:

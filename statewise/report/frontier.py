@@ -41,12 +41,11 @@ def undominated(variants: Sequence[Variant]) -> list[Variant]:
 
 def frontier_sections(groups: Sequence[Group], pictures: Path) -> list[Section]:
     """A section with a picture and a table, if a suite has enough variants of one algorithm."""
-    variants: dict[tuple[str, str], list[Variant]] = {}
+    members: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
-        earned, violations = group.mean("late", RETURN), group.violations
-        if group.finished and earned is not None and violations is not None:
-            found = variants.setdefault((group.suite, group.algo), [])
-            found.append(Variant(group, earned, violations[0]))
+        if group.finished:
+            members.setdefault((group.suite, group.algo), []).append(group)
+    variants = {key: _variants(found) for key, found in members.items()}
     several = {key: found for key, found in variants.items() if len(found) >= _FEWEST}
     if not several:
         return []
@@ -56,11 +55,24 @@ def frontier_sections(groups: Sequence[Group], pictures: Path) -> list[Section]:
         panels.append(_panel(f"return of {title_of(algo)}, {suite}", found, best))
         rows += [(letter(place), variant) for place, variant in enumerate(best)]
     plot = Plot(panels, "episodes that violate a constraint, %", columns=3, width=4.4, height=2.8)
-    caption = ("Return and violation rate over the last 5 % of epochs, means over seeds. A variant is "
-               "dominated if another one has at least its return, at most its violation rate, and is "
-               "better in one of them. The table names the others.")  # fmt: skip
+    caption = ("Return and violation rate, means over seeds: of fresh episodes with mean actions if all "
+               "variants were judged, otherwise of the last 5 % of epochs. A variant is dominated if "
+               "another one has at least its return, at most its violation rate, and is better in one of "
+               "them. The table names the others.")  # fmt: skip
     picture = Picture(save(plot, pictures / "frontier.png"), "Variants of one algorithm", caption)
     return [Section("Return against violations", pictures=(picture,), tables=(_table(rows),))]
+
+
+def _variants(groups: Sequence[Group]) -> list[Variant]:
+    """The groups as points, all by fresh episodes or all by their last epochs."""
+    judged = all(group.judged for group in groups)
+    found = []
+    for group in groups:
+        earned = group.judged_return if judged else group.mean("late", RETURN)
+        rate = group.judged_rate if judged else group.violations and group.violations[0]
+        if earned is not None and rate is not None:
+            found.append(Variant(group, earned, rate))
+    return found
 
 
 def _panel(title: str, variants: Sequence[Variant], best: Sequence[Variant]) -> Panel:
@@ -83,7 +95,7 @@ def _table(rows: Sequence[tuple[str, Variant]]) -> Table:
         Column.words("point", lambda row: row[0]),
         Column.words("variant", lambda row: row[1].group.name),
         Column("seeds", lambda row: Cell.count(len(row[1].group.counted))),
-        Column("return, last 5 %", lambda row: Cell.number(row[1].earned)),
+        Column("return", lambda row: Cell.number(row[1].earned)),
         *rate_columns(lambda row: row[1].rate),
         Column.words("settings that differ from the defaults",
                      lambda row: settings_text(row[1].group.changed) or "defaults"),

@@ -110,6 +110,17 @@ class Group:
             FinalPolicies(self, c.name) for c in (self.judged[0].constraints if self.judged else ())
         ]
 
+    @property
+    def judged_return(self) -> float | None:
+        """Mean return of the final policies in fresh episodes."""
+        return float(np.mean([j.mean_return for j in self.judged])) if self.judged else None
+
+    @property
+    def judged_rate(self) -> Interval | None:
+        """Violation rate of the constraint that the final policies break most often."""
+        rates = [row.rate for row in self.final_policies]
+        return max(rates, key=lambda rate: rate.estimate, default=None)
+
     def values(self, part: str, metric: str) -> Array:
         """A metric of each counted run: `part` is "last" or "late". Unknown ones are left out."""
         found = [getattr(run.summary, part).get(metric) for run in self.counted]

@@ -87,10 +87,8 @@ def _final_return(group: Group) -> Cell:
 
 def _final_rate(group: Group) -> Cell:
     """Of the constraint that the final policies break most often."""
-    rates = [row.rate for row in group.final_policies]
-    worst = max(rates, key=lambda rate: rate.estimate, default=None)
     return Cell.interval(
-        worst, lambda r: f"{percent(r.estimate)} ({_percents(r, len(group.judged))})"
+        group.judged_rate, lambda r: f"{percent(r.estimate)} ({_percents(r, len(group.judged))})"
     )
 
 
