@@ -9,6 +9,7 @@ import pytest
 from synthetic_runs import write_judged, write_run
 
 import statewise
+from statewise.bench.grid import product_grid
 from statewise.report.assemble import assemble
 from statewise.report.markdown import markdown
 from statewise.runs.export import export_runs
@@ -53,6 +54,14 @@ def test_a_finished_run_that_was_not_judged_is_judged_when_it_is_resumed(run: Pa
     (run / JUDGED).unlink()
     statewise.resume(run, quiet=True)
     assert judged(run) == before
+
+
+def test_a_grid_goes_on_with_a_run_that_was_stopped_before_it_was_judged(run: Path) -> None:
+    given = {name: value for name, value in SMALL.items() if name not in ("quiet", "tensorboard")}
+    grid = product_grid(["Point-Hazard-8"], ["scpo"], [0], str(run.parents[2]), given)
+    assert [found.state for found in grid.open()] == ["finished"]
+    (run / JUDGED).write_text("{}")  # or half a file
+    assert [found.state for found in grid.open()] == ["interrupted"]
 
 
 def test_an_extended_run_is_judged_anew(run: Path) -> None:

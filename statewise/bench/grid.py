@@ -20,6 +20,7 @@ from statewise.runs import checkpoint
 from statewise.runs.differences import differences
 from statewise.runs.epochs import plan_of
 from statewise.runs.folder import file_name, holds_a_run
+from statewise.runs.judged import read_judged
 from statewise.runs.lock import is_locked
 from statewise.runs.reader import last_epoch, read_config
 from statewise.training.config import TrainSettings, with_preset
@@ -192,11 +193,15 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all epochs are written and the last one is saved, or all checkpoints were removed."""
+        """Whether all epochs are written, the last one is saved and its policy is judged, if it is to
+        be. Without checkpoints all epochs are enough."""
         if self.epoch < self._planned_epochs():
             return False
         newest = [p.stem for p in checkpoint.latest(self.folder / "checkpoints")[:1]]
-        return newest in ([], [f"epoch-{self.epoch:05d}"])
+        if not newest:  # they were removed
+            return True
+        judged = not self.train.judge or read_judged(self.folder, self.epoch)[0] is not None
+        return judged and newest == [f"epoch-{self.epoch:05d}"]
 
     def _planned_epochs(self) -> int:
         """How many epochs the run has. One that was extended may have others than a new run has."""
