@@ -168,6 +168,7 @@ def _telling(costs: np.ndarray) -> tuple[bool, int, int]:
 
 def main(unsafe: str, safe: str, folder: Path) -> None:
     torch.set_num_threads(1)
+    folder.mkdir(parents=True, exist_ok=True)
     policies = [statewise.load_policy(path) for path in (unsafe, safe)]
     animate(policies, folder / "comparison.webp")
     maximum_mdp(policies[0], folder / "maximum-mdp.svg")
