@@ -11,7 +11,7 @@ from typing import Any
 
 from statewise.algos import get_algorithm
 from statewise.runs.judged import JUDGED
-from statewise.training.config import TrainSettings
+from statewise.training.config import TrainSettings, usual_worlds
 
 Epoch = Callable[[int], dict[str, Any]]
 
@@ -63,7 +63,9 @@ def write_run(
     `longest` the steps after which an episode runs out of time (0: that is not known)."""
     folder = root / suite / (label or algo) / f"seed-{seed}"
     folder.mkdir(parents=True)
-    settings = TrainSettings(suite, algo=algo, seed=seed, device="cpu", final_batch=1).resolved()
+    worlds = usual_worlds(suite, "cpu", epochs * 30_000)
+    given = TrainSettings(suite, algo, seed=seed, device="cpu", num_envs=worlds, final_batch=1)
+    settings = given.resolved()
     resolved = dataclasses.asdict(settings)
     if epochs != settings.epochs:
         resolved["steps"] = epochs * settings.steps_per_epoch

@@ -319,7 +319,7 @@ def test_curves_are_means_over_seeds_of_the_right_runs(tmp_path: Path) -> None:
     assert found["SCPO (2 seeds)"].y == [2.0, 4.0, 6.0]
     assert found["sub-sampled (1 seed)"].y == [5.0, 10.0, 15.0]
     assert plot is not None
-    assert "SCPO: 2 seeds, 0.091 million steps; sub-sampled: 1 seed" in plot.caption
+    assert "SCPO: 2 seeds, 0.09 million steps; sub-sampled: 1 seed" in plot.caption
     most = answers.maximum(groups)
     (only,) = drawn(most).values()  # of SCPO as it is, not of a variant
     assert only.y == [2.0, 2.0, 2.0]

@@ -484,7 +484,7 @@ def test_the_command_of_a_group_makes_its_runs(tmp_path: Path) -> None:
     group = only(tmp_path)
     assert group.name == "wide" and not group.main
     assert command(group) == (
-        "statewise train Point-Hazard-8 --algo scpo --seed 3 --label wide --steps 604160 "
+        "statewise train Point-Hazard-8 --algo scpo --seed 3 --label wide --steps 599040 "
         "--hidden 32 32 --no-rescue"
     )
 

@@ -344,7 +344,7 @@ def test_a_caption_never_says_0_million_of_some_steps(steps: int, text: str) -> 
 def test_a_caption_says_seeds_and_steps(tmp_path: Path) -> None:
     write_run(tmp_path, "Mine-1", epochs=3)
     plot = maximum(groups_of(tmp_path))
-    assert plot is not None and "1 seed, 0.091 million steps." in plot.caption
+    assert plot is not None and "1 seed, 0.09 million steps." in plot.caption
 
 
 # Ray, Ctrl-C -----------------------------------------------------------------------------------------

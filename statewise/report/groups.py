@@ -22,7 +22,7 @@ from statewise.runs.judged import Judged, JudgedConstraint
 from statewise.runs.reader import RunData
 from statewise.runs.summary import Array, Channel
 from statewise.settings import to_json
-from statewise.training.config import TrainSettings
+from statewise.training.config import TrainSettings, usual_worlds
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,8 +216,9 @@ def group_runs(runs: Sequence[RunData], reference: Reference | None = None) -> l
 def _group(runs: list[RunData], apart: list[str]) -> Group:
     first = runs[0]
     settings, kind = first.settings, ALGORITHMS.get(first.algo)
+    worlds = usual_worlds(first.suite, settings.get("device", "cpu"), settings["steps"])
     defaults = deciding({
-        "train": to_json(TrainSettings(first.suite, device="cpu").resolved()),
+        "train": to_json(TrainSettings(first.suite, device="cpu", num_envs=worlds).resolved()),
         "algorithm": to_json(kind.settings_class()) if kind is not None else {},
     }) | {
         "algo": first.algo,

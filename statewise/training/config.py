@@ -121,10 +121,7 @@ class TrainSettings:
         device = self.device
         if device == "auto":
             device = "cuda" if _gpu_usable() and not is_gym(self.suite) else "cpu"
-        few = not device.startswith("cuda") and (is_gym(suite) or steps < _FEW_STEPS)
-        num_envs = self.num_envs or (128 if few else 512)
-        if not self.num_envs and device.startswith("cuda") and usual > _MANY_STEPS:
-            num_envs = 4096
+        num_envs = self.num_envs or usual_worlds(suite, device, steps)
         if self.wandb:
             need("logging to Weights & Biases", "tracking", "wandb")
         if self.tensorboard:
@@ -183,6 +180,13 @@ class ExtendedSettings(TrainSettings):
     @property
     def plan(self) -> Plan:
         return make_plan(self.steps, self.steps_per_epoch, self.final_batch, self.earlier)
+
+
+def usual_worlds(suite: str, device: str, steps: int) -> int:
+    """How many worlds a run takes if it is not told."""
+    if device.startswith("cuda"):
+        return 4096 if training_steps(suite) > _MANY_STEPS else 512
+    return 128 if is_gym(suite) or steps < _FEW_STEPS else 512
 
 
 def parse_run(given: dict[str, Any], text: bool) -> tuple[TrainSettings, Settings]:
