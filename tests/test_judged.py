@@ -18,6 +18,8 @@ from statewise.runs.reader import find_runs
 from statewise.runs.verify import verify_export
 from statewise.training.api import train_seeds
 from statewise.training.config import parse_run
+from statewise.training.evaluate import evaluate
+from statewise.training.policy import worlds_for
 
 SMALL: dict[str, Any] = {
     "num_envs": 8, "steps": 1600, "steps_per_epoch": 800, "judge": 12, "threads": 1,
@@ -42,11 +44,16 @@ def judged(run: Path) -> dict[str, Any]:
 
 
 def test_the_final_policy_is_judged_as_evaluate_does(run: Path) -> None:
-    found, asked = judged(run), statewise.evaluate(run, episodes=12)
-    assert (found["epoch"], found["episodes"], found["seed"]) == (2, 12, asked.seed)
-    # Evaluate has other worlds, hence other layouts: only what holds in all of them is the same.
-    assert [c["name"] for c in found["constraints"]] == [c.name for c in asked.constraints]
-    assert 0 <= found["success"] <= 1
+    found, policy = judged(run), statewise.load_policy(run)
+    with worlds_for(
+        policy, SMALL["num_envs"], 7
+    ) as env:  # as many as in training: the same layouts
+        asked = evaluate(policy.algo, env, 12, 7)
+    assert (found["epoch"], found["episodes"], found["seed"]) == (2, 12, 7)
+    assert (found["mean_return"], found["success"]) == (asked.mean_return, asked.success)
+    (ours,), (theirs,) = found["constraints"], asked.constraints
+    assert (ours["name"], ours["violations"]) == (theirs.name, theirs.violations)
+    assert (ours["episode_cost"], ours["max_cost"]) == (theirs.episode_cost, theirs.max_cost)
 
 
 def test_a_finished_run_that_was_not_judged_is_judged_when_it_is_resumed(run: Path) -> None:
@@ -67,6 +74,16 @@ def test_a_grid_goes_on_with_a_run_that_was_stopped_before_it_was_judged(run: Pa
 def test_an_extended_run_is_judged_anew(run: Path) -> None:
     statewise.resume(run, steps=2400, quiet=True)
     assert judged(run)["epoch"] == 3
+
+
+def test_a_user_sees_how_the_policy_was_judged(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / JUDGED).unlink()
+    statewise.resume(run)
+    said = capsys.readouterr().out
+    assert "judging the final policy by 12 fresh episodes" in said
+    assert f"return {judged(run)['mean_return']:.3f}" in said and "violate hazard" in said
 
 
 def test_a_run_without_checkpoints_is_not_judged(

@@ -172,7 +172,7 @@ def run_with_display(training: Training, quiet: bool) -> Path:
     screen = console(quiet=quiet)
     path, settings = training.folder.path, training.settings
     if training.finished:
-        judge(training)  # it may have been stopped before it was
+        judge(training, screen)  # it may have been stopped before it was
         screen.print(f"{path} is finished: {several(training.epoch, 'epoch')}", soft_wrap=True)
         return path
     screen.print(
@@ -189,7 +189,7 @@ def run_with_display(training: Training, quiet: bool) -> Path:
                 watch(epoch)
 
         done = loop.run(training, report)
-    judge(training)
+    judge(training, screen)
     if done:
         screen.print(f"finished: {path}", soft_wrap=True)
     else:

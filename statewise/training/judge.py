@@ -3,8 +3,11 @@
 import dataclasses
 import logging
 
+from rich.console import Console
+
 from statewise.runs.files import as_json, write_atomically
 from statewise.runs.judged import JUDGED, Judged, JudgedConstraint, read_judged
+from statewise.text import percent, several
 from statewise.training.evaluate import evaluate
 from statewise.training.loop import Training
 
@@ -14,7 +17,7 @@ _SEED = 7
 """Of the layouts, as in `statewise evaluate`. None of them occurs in a training."""
 
 
-def judge(training: Training) -> None:
+def judge(training: Training, screen: Console) -> None:
     """Run as many fresh episodes of a finished run as `judge` asks for, unless that was done before."""
     path, episodes = training.folder.path, training.settings.judge
     if not (training.finished and episodes):
@@ -24,6 +27,7 @@ def judge(training: Training) -> None:
     if training.algo.epoch < training.epoch:  # its policy is not here
         log.warning("%s was not judged, and has no checkpoint left to judge", path)
         return
+    screen.print(f"judging the final policy by {several(episodes, 'fresh episode')}, mean actions")
     found = evaluate(training.algo, training.env, episodes, _SEED)
     constraints = tuple(
         JudgedConstraint(c.name, c.violations, c.episode_cost, c.max_cost)
@@ -31,3 +35,5 @@ def judge(training: Training) -> None:
     )
     judged = Judged(training.epoch, _SEED, episodes, found.mean_return, found.success, constraints)
     write_atomically(path / JUDGED, as_json(dataclasses.asdict(judged)))
+    rates = [f"{percent(c.rate)} violate {c.name}" for c in found.constraints]
+    screen.print(", ".join([f"return {found.mean_return:.3f}", *rates]))
